@@ -191,7 +191,8 @@ class Capture(Answering, Mapping[Need | str, np.ndarray]):
             (need.site, need.kind, need.at, "; ".join(f"{name} {list(a.shape)}" for name, a in reduced.items()))
             for need, reduced in self.arrays.items()
         ]
-        of = f"{len(self.prompts.prompts):,} {self.prompts.unit}s, {self.rows.n_rows:,} rows"
+        counted = ((len(self.prompts), self.prompts.unit), (self.rows.n_rows, "row"))
+        of = ", ".join(f"{n:,} {each}{'s' * (n != 1)}" for n, each in counted)
         title = f"{self.model.name} on {self.prompts.name}: {of}"
         tool = self.provenance.get("tool", "interp")
         origin = "" if tool == "interp" else f" Not ours: read by {tool}, without a self-check."

@@ -51,8 +51,8 @@ class UnknownName(UsageError, KeyError):
     tunnels are left to `interp list`.
     """
 
-    def __init__(self, kind: str, name: str, known: Iterable[str], hint: str = "") -> None:
-        names = sorted(known)
+    def __init__(self, kind: str, name: object, known: Iterable[str], hint: str = "") -> None:
+        name, names = str(name), sorted(known)
         near = difflib.get_close_matches(name[:200], names, n=3, cutoff=0.5)
         fix = f"{hint} " if hint else f"Did you mean {' or '.join(near)}? " if near else ""
         is_long = len(names) > 30 and kind in ("model", "probe", "prompt", "tunnel")

@@ -84,9 +84,10 @@ class RunOptions:
         "Prompts | None",
         Option(
             "--prompts",
-            "Prompt set, .jsonl/.csv/.parquet/.txt file, hf:PATH:CONFIG:SPLIT:COLUMN. Not for tunnels. Several with "
-            "commas: a run on each, and the spread over them.",
-            kind=str,
+            "Prompt set, .jsonl/.csv/.tsv/.parquet/.txt file, hf:PATH:CONFIG:SPLIT:COLUMN. Not for tunnels. Repeat or "
+            "use commas for several: a run on each, and the spread over them.",
+            kind=list[str],
+            read=lambda given: ",".join(given) or None,
         ),
     ] = None
     revision: Annotated[str | None, Option("--revision", "Revision of the hub model, such as step1000.")] = None

@@ -117,7 +117,7 @@ def _whole(given: Any, name: str) -> tuple[int, ...] | None:
 
 @dataclass(frozen=True, repr=False)
 class PromptSet(Answering):
-    """Named prompts, all texts or all token ids, with the units of their columns.
+    """Named prompts, all texts (or `Prompt`s of them) or all token ids, with the units of their columns.
 
     `unit` is the thing that is resampled (`prompt`, `sequence`); `source` says in words where the set comes from;
     `window` is how many tokens at the end of each text are meant to be read (None: all of them). Where the exact
@@ -150,6 +150,9 @@ class PromptSet(Answering):
     belief: np.ndarray | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
+        if any(isinstance(each, str) for each in self.prompts):
+            made = [Prompt(each) if isinstance(each, str) else each for each in self.prompts]
+            object.__setattr__(self, "prompts", made)
         if not self.prompts:
             raise PromptError(
                 asked=f"the prompt set {self.name!r}",

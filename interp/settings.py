@@ -29,9 +29,9 @@ def refuse_values(of: str, values: Mapping[str, Any]) -> None:
 
 
 def split_commas(words: str | Iterable[str] | None) -> list[str]:
-    """The parts between commas, of one text or of several; empty parts are left out."""
+    """The parts between commas, of one text or of several, without white space around them; empty ones are left out."""
     texts = [words] if isinstance(words, str) else words or ()
-    return [part for text in texts for part in text.split(",") if part]
+    return [part.strip() for text in texts for part in text.split(",") if part.strip()]
 
 
 def split_setting(setting: str) -> tuple[str, str]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from interp.errors import Answering, UnknownName
+from interp.errors import Answering, UnknownName, UsageError
 from interp.formatting import printable
 
 if TYPE_CHECKING:
@@ -110,6 +110,9 @@ class Table(Answering):
 
     def __len__(self) -> int:
         return self.n_rows
+
+    def __array__(self, *_: Any, **__: Any) -> np.ndarray:  # a frame made of it would hold the names alone
+        raise UsageError(asked="a Table as an array or a frame", found="it holds columns by name", fix=self._habits)
 
     def where(self, keep: np.ndarray) -> "Table":
         """The rows that a boolean mask or an index array picks."""

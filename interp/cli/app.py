@@ -24,13 +24,13 @@ from interp.cli.options import (
     option,
     panel_of,
     prompt_sets,
-    refuse_wrong_models,
+    split_models,
     with_run_options,
 )
 from interp.errors import InterpError, UsageError
 from interp.options import OPTIONS, RunOptions
 from interp.settings import LARGEST_SEED, MOST, split_commas, split_settings
-from interp.system.names import is_file, is_folder
+from interp.system.names import is_file
 from interp.system.signals import handling_signals
 
 
@@ -120,9 +120,11 @@ def run(
     compares them, with the spread over prompts; what is done is not done again.
     The same command resumes an interrupted run.
     """
-    models, steps = _models([*(named or ()), *(model or ())] or [str(RunOptions.model)]), split_commas(revisions)
+    models, steps = split_models([*(named or ()), *(model or ())] or [str(RunOptions.model)]), split_commas(revisions)
+    from interp.loading.sources import refuse_wrong_models
+
     if from_ is None:
-        refuse_wrong_models(models, asked)
+        refuse_wrong_models(models, asked.revision, asked.gguf)
     from interp.prompting.pools import parts
     from interp.records.record import open_run
     from interp.running.choose_probes import choose_probes
@@ -157,10 +159,8 @@ def _run_many(
     quiet = asked.quiet
 
     def say(outcome: RunOutcome) -> None:
-        if outcome.record is None:
-            print(f"FAILED: {outcome.model}: {outcome.failure}", file=sys.stderr, flush=True)
-        elif not quiet:
-            print(f"{outcome.model}: {'measured' if outcome.is_new else 'found'}, {outcome.record.path}", flush=True)
+        if outcome.record is None or not quiet:
+            print(outcome, file=sys.stderr if outcome.record is None else sys.stdout, flush=True)
 
     many = run_many(
         models, revisions=revisions, prompts=prompts, options=asked, out=str(asked.out), on_outcome=say, quiet=quiet
@@ -171,11 +171,6 @@ def _run_many(
         saved.finish(many.records[0], quiet, verbose)
     if many.failures:
         raise typer.Exit(1)
-
-
-def _models(given: list[str]) -> list[str]:
-    """Models with commas between them; a folder whose name has a comma is one model."""
-    return [part for words in given for part in ([words] if is_folder(words) else split_commas(words) or [words])]
 
 
 @app.command(epilog="Example: interp plan --model mistral-7b --probe causal")
@@ -284,7 +279,7 @@ def replicate(
         done = judge_again(paper, out=out, allow_quantised=allow_quantised, quiet=quiet)
     else:
         done = judge(
-            paper, models=_models(model or []), rows=row or [], scale=scale, out=out,
+            paper, models=split_models(model or []), rows=row or [], scale=scale, out=out,
             allow_quantised=allow_quantised, quiet=quiet,
         )  # fmt: skip
     if not quiet:

@@ -1,7 +1,9 @@
 """Options of commands: those of a run are made of `interp.options`, and some commands take a few of them."""
 
+import json
 import sys
 from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import Field, fields, replace
 from functools import wraps
 from inspect import Parameter, Signature, signature
@@ -16,7 +18,7 @@ from interp.errors import UsageError
 from interp.options import OPTIONS, RunOptions
 from interp.registry import load_entry
 from interp.settings import split_commas, split_settings
-from interp.system.names import is_file
+from interp.system.names import is_file, is_folder
 
 _COMPLETED: Mapping[str, Callable[..., list[str]]] = {
     "model": completing.models,
@@ -93,17 +95,24 @@ def with_run_options(names: Collection[str]) -> Callable[[Callable[..., None]], 
 
         @wraps(command)
         def called(**words: Any) -> None:
+            from interp.loading.sources import refuse_wrong_models
             from interp.prompting.files import refuse_wrong_file
             from interp.running.choose_probes import choose_probes
 
             mine = {name: words.pop(name) for name in own}
             more = {name: words.pop(name) for name in beside}
-            texts = [*(more.get("prompt") or ()), *(_piped() if words.get("prompts") == "-" else ())]
-            if named := more.get("named"):
-                if words["model"] not in (named, RunOptions.model):
-                    raise UsageError(asked=f"{named} and --model {words['model']}", found="this reads one model",
-                                     fix="Name one.")  # fmt: skip
-                words["model"] = named
+            is_piped = words.get("prompts") == ["-"]
+            texts = [*(more.get("prompt") or ()), *(_piped() if is_piped else ())]
+            if texts and words.get("prompts") and not is_piped:
+                fix = "Leave one out, or put all texts into the file."
+                raise UsageError(asked="--prompt and --prompts", found="a run reads texts or a set of them", fix=fix)
+            if "model" in words:
+                named = [name for name in (more.get("named"), words["model"]) if name]
+                named = named if named[-1] != RunOptions.model else named[:1]
+                if len(models := [*dict.fromkeys(split_models(named))]) > 1:
+                    fix = "Name one; interp run reads several."
+                    raise UsageError(asked=" and ".join(models), found="this reads one model", fix=fix)
+                words["model"] = models[0]
             asked = _read(words, more.get("layer"))
             if texts:
                 asked = replace(asked, prompts=texts)
@@ -111,7 +120,7 @@ def with_run_options(names: Collection[str]) -> Callable[[Callable[..., None]], 
             for name in prompt_sets(asked):
                 refuse_wrong_file(name, asked.text_column)
             if "model" in words:
-                refuse_wrong_models([str(asked.model)], asked)
+                refuse_wrong_models([str(asked.model)], asked.revision, asked.gguf)
             command(asked, **mine)
 
         called.__dict__["__signature__"] = Signature([*(made | own | beside).values()])
@@ -120,13 +129,9 @@ def with_run_options(names: Collection[str]) -> Callable[[Callable[..., None]], 
     return decorate
 
 
-def refuse_wrong_models(names: Iterable[str], asked: RunOptions) -> None:
-    """Raise what loading these models would raise, unless it takes the hub to know it, before torch is imported."""
-    from interp.loading.sources import is_on_hub, locate
-
-    for name in names:
-        if not is_on_hub(name):
-            locate(name, asked.revision, asked.gguf)
+def split_models(given: Iterable[str]) -> list[str]:
+    """Models with commas between them; a folder whose name has a comma is one model."""
+    return [part for words in given for part in ([words] if is_folder(words) else split_commas(words) or [words])]
 
 
 def prompt_sets(asked: RunOptions) -> list[str]:
@@ -135,11 +140,15 @@ def prompt_sets(asked: RunOptions) -> list[str]:
     return [named] if is_file(named) else split_commas(named)
 
 
-def _piped() -> list[str]:
+def _piped() -> list[Any]:
+    """What is piped in: a text a line, or the rows of JSON Lines."""
     texts = [line for line in sys.stdin.read().splitlines() if line.strip()]
     if not texts:
         fix = "Pipe a text a line: `cat texts.txt | interp run --prompts -`."
         raise UsageError(asked="--prompts -", found="standard input is empty", fix=fix)
+    with suppress(ValueError):
+        rows = [json.loads(text) for text in texts]
+        return rows if all(isinstance(row, dict) for row in rows) else texts
     return texts
 
 
@@ -193,7 +202,7 @@ def _read(words: Mapping[str, Any], layer: int | None) -> RunOptions:
         having = [] if layer is None else [name for name in probes if hasattr(load_entry("probe", name), "layer")]
         if layer is not None and not having:
             fix = "Leave it out: these probes read every layer. `interp list probes NAME` shows the fields of one."
-            raise UsageError(asked=f"--layer {layer}", found=f"{', '.join(probes)} have no field `layer`", fix=fix)
+            raise UsageError(asked=f"--layer {layer}", found=f"no field `layer` in {', '.join(probes)}", fix=fix)
         for name in having:
             given["settings"][name].setdefault("layer", str(layer))
     return RunOptions(**given)

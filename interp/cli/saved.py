@@ -94,7 +94,8 @@ def view(
     from interp.records.index import index_runs
     from interp.records.record import open_run
 
-    page = (open_run(what).show() if (what / "run.json").is_file() else index_runs(what)).resolve()
+    is_run = what.name in ("run.json", "report.html") or (what / "run.json").is_file()
+    page = (open_run(what).show() if is_run else index_runs(what)).resolve()
     print(page)
     if browser:
         webbrowser.open(page.as_uri())
@@ -160,6 +161,6 @@ def report(
 ) -> None:
     """Draw the page of a run or of a ledger again from its record."""
     from interp.ledger.ledger import is_ledger, show_ledger
-    from interp.records.record import open_run, the_run_in
+    from interp.records.record import open_run
 
-    print(show_ledger(run) if is_ledger(run) else open_run(the_run_in(run)).show())
+    print(show_ledger(run) if is_ledger(run) else open_run(run).show())

@@ -36,7 +36,7 @@ def print_record(record: RunRecord, verbose: bool = False) -> None:
     show_notes(map(plain, (unclear(found), *record.cautions, *contradictions(record.findings))))
     if not verbose:
         n = sum(len(findings.scalars) for findings in record.findings.values())
-        return show_notes([f"All {n} numbers, their controls and notes: with -v, and on the page."])
+        return show_notes([f"{n} number{'s' * (n != 1)}, controls and notes: with -v, and on the page."])
     numbers = headlines(record.findings)
     for name, findings in record.findings.items():
         mine = [h for h in numbers if h.probe == name]
@@ -121,9 +121,7 @@ def print_diff(found: "Diff") -> None:
         ]  # fmt: skip
         if rows:
             show_table(title, columns, rows)
-    n = {verdict: sum(each.verdict == verdict for each in found.shifts) for verdict in ("within", "same")}
-    print(f"{len(found.moved)} of {len(found.shifts)} numbers moved; {n['within']} are within their intervals, "
-          f"{n['same']} the same, {len(found.differing)} changed and have no interval to compare with")  # fmt: skip
+    print(found)
     for which, names in (("first", found.only_first), ("second", found.only_second)):
         if names:
             print(f"only in the {which}: {', '.join(names)}")
@@ -320,7 +318,7 @@ def print_prompts() -> None:
             prompts = make()
             rows.append((name, str(len(prompts)), prompts.source))
     show_table(None, ("set", "prompts", "where it comes from"), rows)
-    print("A .jsonl, .csv, .parquet or .txt file can be given in the place of a name.")
+    print("A .jsonl, .csv, .tsv, .parquet or .txt file can be given in the place of a name.")
 
 
 def print_tunnels() -> None:

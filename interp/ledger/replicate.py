@@ -35,6 +35,7 @@ from interp.ledger.ledger import (
     write_ledger,
 )
 from interp.ledger.rules import Outcome, Rule, combine, judge, rule_in_words
+from interp.loading.sources import refuse_wrong_models
 from interp.records.headlines import corrected
 from interp.records.unfinished import refuse_unwritable
 from interp.registry import entries
@@ -157,6 +158,7 @@ def _refuse_misuse(paper: str, papers: Sequence[Claims], models: Sequence[str]) 
             found="its claims are about language models, and none is named",
             fix="Name one or more: --model pythia-410m --model phi-2.",
         )
+    refuse_wrong_models(models)
     twice = [m for i, m in enumerate(models) if any(is_same_model(m, other) for other in models[:i])]
     if twice:
         raise UsageError(asked=f"{paper} on {twice[0]}", found="it is named twice", fix="Name every model once.")

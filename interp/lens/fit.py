@@ -25,7 +25,7 @@ from interp.prompting.pools import prompts_for
 from interp.prompting.tokens import as_tokens
 from interp.reading.forward import TOKENS_PER_BATCH, capture
 from interp.reading.lens import Lens
-from interp.records.unfinished import PARTIAL, Unfinished
+from interp.records.unfinished import PARTIAL, Unfinished, refuse_unwritable
 from interp.system.digest import digest_of
 from interp.system.progress import reporting
 
@@ -101,7 +101,7 @@ def fit_lens(
         window: How many tokens of each prompt are kept, from its end.
         precision_bits: The Jacobian lens adds prompts and cotangents until the standard error of its mean KL from the
             final prediction, on held-out prompts, is at most this at every depth; 0 continues until the mean is exact.
-        seconds: Time limit of the fit.
+        seconds: Time limit of the fit, which ends with a round over the prompts (at least one).
         skip_first: Positions at the start of each prompt that do not count; 16 for texts and 0 for tunnels by default.
         horizon: How many positions ahead of a source its targets begin. 0 takes all; from 1 on the Jacobian lens leaves
             out what a position itself predicts, and takes as many times longer as prompts have positions.
@@ -127,6 +127,8 @@ def fit_lens(
     """
     if kind not in KINDS:
         raise UnknownName("lens", kind, KINDS)
+    if out is not None:
+        refuse_unwritable(Path(out), is_file=True)
     if kind == "logit":
         return FittedLens.logit(model)
     refuse_without_gradients(model)

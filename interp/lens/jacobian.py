@@ -205,7 +205,7 @@ def fit_jacobian(
 ) -> tuple[JacobianSums, np.ndarray]:  # fmt: skip
     """Sums of J, and the error by depth that they ended with.
 
-    The work ends when J is exact, at this precision (0: never), or after so many seconds.
+    The work ends when J is exact, at this precision (0: never), or after so many seconds and at least one round.
     """
     d_model = model.info.d_model
     blocks = orthogonal(d_model, seed).split(BLOCK)
@@ -222,7 +222,7 @@ def fit_jacobian(
         sums.seen.update(batch.prompts.tolist())
 
     with stage.keeping(len(rounds), "rounds", lambda: n_done, sums.saved) as keep:
-        while n_done < len(rounds) and time.monotonic() <= until:
+        while n_done < len(rounds) and (n_done == 0 or time.monotonic() <= until):
             for step in rounds[n_done]:
                 advance(*step)
             n_done += 1

@@ -112,8 +112,11 @@ def load(
 def load_as_asked(options: RunOptions, tokenizer: Tokenizer = None, *, check: bool = True) -> Model:
     """The model of a run, from its files; one that is loaded already is itself."""
     if isinstance(options.model, Model):
-        if options.adapter != options.model.info.adapter:
-            _refuse_changes(options.model.module, adapter=options.adapter)
+        info = options.model.info
+        as_it_is = {None, info.adapter, info.revision, info.dtype, info.device, info.device.partition(":")[0]}
+        asked = {name: getattr(options, name) for name in ("adapter", "revision", "gguf", "dtype", "device")}
+        changes = {name: value for name, value in asked.items() if value not in as_it_is}
+        _refuse_changes(options.model.module, **changes, device_map=options.device_map)
         return options.model
     source = source_of(options)
     change = None if options.adapter is None else locate_adapter(options.adapter)
@@ -187,7 +190,7 @@ def _refuse_changes(module: object, **asked: object) -> None:
         raise UsageError(
             asked=f"the {type(module).__name__} in memory with {', '.join(given)}",
             found="a model in memory is used as it is",
-            fix="Change it yourself (`model.to(...)`) before passing it.",
+            fix="Leave it out, or load or change the model that way before passing it.",
         )
 
 

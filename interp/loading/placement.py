@@ -11,7 +11,7 @@ from transformers import PreTrainedConfig
 from interp.errors import ModelError, UsageError
 from interp.options import RunOptions
 from interp.system.float64 import has_float64
-from interp.system.plain_numbers import DEVICES, DTYPES
+from interp.system.plain_numbers import DTYPES
 from interp.system.processes import local_rank, n_started
 
 HEADROOM = 1.2
@@ -145,8 +145,9 @@ def _device(name: str | None) -> torch.device:
         "mps": torch.backends.mps.is_available(),
     }
     if not is_there.get(device.type, False):
-        found = f"this machine shows {torch.cuda.device_count()} CUDA GPUs to PyTorch {torch.__version__}"
-        raise UsageError(asked=f"the device {name!r}", found=found, fix=DEVICES)
+        shown = [*map(str, reversed(_everywhere())), *(["mps"] if is_there["mps"] else [])]
+        found = f"PyTorch {torch.__version__} sees no such device on this machine"
+        raise UsageError(asked=f"the device {name!r}", found=found, fix=f"Use {' or '.join(shown)}.")
     return device
 
 

@@ -1,7 +1,7 @@
 """What the name of a model stands for: an alias, a hub repository, a local folder or a wind tunnel."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -40,8 +40,7 @@ GGUF = ".gguf"
 
 def source_of(options: RunOptions) -> ModelSource:
     """The files of the model that a run names, with what its user allows."""
-    name = options.model if isinstance(options.model, Path) else str(options.model)
-    source = locate(name, options.revision, options.gguf)
+    source = locate(options.model, options.revision, options.gguf)  # pyrefly: ignore[bad-argument-type]
     allowed = {name: getattr(options, name) for name in ("trust_remote_code", "allow_pickle", "allow_quantised")}
     return replace(source, files=replace(source.files, **allowed))
 
@@ -54,6 +53,12 @@ def locate(name: str | Path, revision: str | None = None, gguf: str | None = Non
     An alias goes before a folder of the same name (write `./name` for the folder). A revision can stand behind the
     name (`pythia-410m@step1000`) or beside it. Unknown aliases and tunnels list the nearest.
     """
+    if not isinstance(name, str | Path):
+        raise UsageError(
+            asked="the model",
+            found=f"it is a {type(name).__name__}",
+            fix="Name it or its folder (interp.run takes what interp.load gave, interp.run_many several names).",
+        )
     text = str(name)
     base, _, at = text.partition("@")
     is_alias = isinstance(name, str) and base in ALIASES
@@ -92,14 +97,18 @@ def locate(name: str | Path, revision: str | None = None, gguf: str | None = Non
     if is_alias or _HUB_ID.fullmatch(base):
         at, hub_id = at or revision, ALIASES[base].hub_id if is_alias else base
         return ModelSource(f"{base}@{at}" if at else base, hub_id, files_on_hub(hub_id, at, gguf))
+    hint = "It is a file: those of prompts follow --prompts, several with commas." if is_file(text) else ""
     raise UnknownName("model", text, [*ALIASES, *(TUNNEL + tunnel for tunnel in shipped_tunnels()),
-                                       *(PROGRAM + program for program in shipped_programs())])  # fmt: skip
+                                       *(PROGRAM + program for program in shipped_programs())], hint)  # fmt: skip
 
 
-def is_on_hub(name: str) -> bool:
-    """Whether a name is an alias or the id of a repository, of which the hub knows whether it exists."""
-    base = name.partition("@")[0]
-    return base in ALIASES or (_HUB_ID.fullmatch(base) is not None and not _is_path(name))
+def refuse_wrong_models(names: Iterable[str], revision: str | None = None, gguf: str | None = None) -> None:
+    """Raise what loading these models would raise, before torch is imported, unless only the hub knows it."""
+    for name in names:
+        base = str(name).partition("@")[0]
+        is_on_hub = base in ALIASES or (_HUB_ID.fullmatch(base) is not None and not _is_path(name))
+        if not is_on_hub:
+            locate(name, revision, gguf)
 
 
 def files_behind(path: str) -> ModelFiles | None:

@@ -18,7 +18,7 @@ from interp.prompting.hub import HUB, hub_prompts
 from interp.prompting.rows import MESSAGES, PromptRow, PromptTable, prompt_set, units_of
 from interp.registry import entries, load_entry
 from interp.system.foreign_files import in_words
-from interp.system.names import is_file
+from interp.system.names import is_file, is_folder
 from interp.system.plain_numbers import path as plain_path
 from interp.system.plain_numbers import plain
 
@@ -71,7 +71,7 @@ def _is_name(prompts: str) -> bool:
     if prompts in entries("prompt") or prompts.startswith(HUB):
         return True
     names_file = not prompts.count(" ") and prompts.lower().endswith(tuple(READERS))
-    return names_file or is_file(plain_path(prompts))
+    return names_file or is_file(path := plain_path(prompts)) or (prompts != "" and is_folder(path))
 
 
 def needs_tokenizer(make: Callable[..., PromptSet]) -> bool:
@@ -91,13 +91,16 @@ def refuse_wrong_file(name: str, text_column: str) -> None:
 
 
 def _table_of_file(prompts: str | Path, text_column: str) -> PromptTable:
-    """The rows of a .jsonl, .csv, .parquet or .txt file (one prompt a line), with all columns.
+    """The rows of a .jsonl, .csv, .tsv, .parquet or .txt file (one prompt a line), with all columns.
 
     Text is UTF-8, or UTF-16 with its mark. A column of a CSV is numbers where more of its cells are numbers than words.
     Raises `PromptError` with the line, or the row of a Parquet file, for whatever cannot be used.
     """
     path = plain_path(prompts)
     read = READERS.get(path.suffix.lower())
+    if str(prompts) and is_folder(path):
+        fix = f"{HUB}{path} reads the data set in it; a text of this name goes into a list."
+        raise PromptError(asked=f"the prompts {str(prompts)!r}", found="it is a folder", fix=fix)
     if read is None and isinstance(prompts, str) and not is_file(path):
         raise _unknown(prompts)
     if read is None:

@@ -1,4 +1,4 @@
-"""The formats of prompt files: the bytes of a .jsonl, .csv, .parquet or .txt file as rows, each with its place."""
+"""The formats of prompt files: bytes of .jsonl, .csv, .tsv, .parquet and .txt files as rows, each with its place."""
 
 import codecs
 import csv
@@ -187,6 +187,7 @@ def _read_parquet(path: Path, content: bytes, text_column: str) -> list[PromptRo
 READERS: dict[str, Callable[[Path, bytes, str], list[PromptRow]]] = {
     ".jsonl": _read_jsonl,
     ".csv": _read_csv,
+    ".tsv": _read_csv,
     ".parquet": _read_parquet,
     ".txt": _read_txt,
 }

@@ -93,7 +93,7 @@ def _check_columns(table: PromptTable) -> None:
         raise PromptError(
             asked=f"the column {table.text_column!r} of {name}",
             found=f"it has the columns {', '.join(map(repr, columns)) or 'none'}",
-            fix="Name the one that holds the texts: --text-column NAME, text_column=NAME.",
+            fix="Call the one that holds the texts `text`, or name it to a run: --text-column NAME, text_column=NAME.",
         )
     for column in columns:
         if not column.strip() or _control_character(column):

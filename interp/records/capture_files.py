@@ -86,7 +86,7 @@ def open_capture(path: str | Path) -> Capture:
     """Open a capture that `Capture.save` has written. Arrays stay in their files until they are used.
 
     Args:
-        path: The folder.
+        path: The folder, or its `capture.json`.
 
     Returns:
         The capture.
@@ -103,6 +103,7 @@ def open_capture(path: str | Path) -> Capture:
         True
     """
     folder = plain_path(path)
+    folder = folder.parent if folder.name == "capture.json" else folder
     asked = f"the capture {folder}"
     content = read_versioned(
         folder / "capture.json", CaptureFile, FORMAT, asked=asked,

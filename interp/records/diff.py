@@ -86,6 +86,13 @@ class Diff:
     only_second: tuple[str, ...]
     settings: tuple[SettingDifference, ...]
 
+    def __repr__(self) -> str:
+        return (
+            f"{len(self.moved)} of {len(self.shifts)} numbers moved; {len(self._judged('within'))} are within their "
+            f"intervals, {len(self._judged('same'))} the same, {len(self.differing)} changed and have no interval to "
+            "compare with"
+        )
+
     @property
     def moved(self) -> tuple[Shift, ...]:
         """What moved by more than the intervals."""

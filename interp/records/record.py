@@ -252,21 +252,20 @@ def open_run(path: str | Path) -> RunRecord:
     """Read the record of a run.
 
     Args:
-        path: Its folder, or its `run.json`.
+        path: Its folder, its `run.json` or its page; or a folder that holds this run alone.
 
     Returns:
         The record.
 
     Raises:
-        RecordError: The record is missing, truncated, edited or of a newer version.
+        RecordError: The record is missing, truncated, edited or of a newer version, or there are several.
 
     Examples:
         >>> record = interp.open_run("runs/first")
         >>> record.to_frame().shape[0] > 0
         True
     """
-    folder = plain_path(path)
-    folder = folder.parent if folder.name == "run.json" else folder
+    folder = _folder_of(plain_path(path))
     content = read_versioned(
         folder / "run.json", RunFile, FORMAT, asked=f"the record {folder}",
         written_by="Give the folder that a run printed; it holds run.json.", again="repeat the run",
@@ -283,11 +282,11 @@ def open_run(path: str | Path) -> RunRecord:
     )  # fmt: skip
 
 
-def the_run_in(folder: str | Path) -> Path:
-    """The folder itself where it is a record, else the only record in it; `RecordError` where there are several."""
-    folder = plain_path(folder)
+def _folder_of(folder: Path) -> Path:
+    """That of a record, of its files, or the only record in it; `RecordError` where there are several."""
+    folder = folder.parent if folder.name in ("run.json", "report.html") else folder
     found = sorted(file.parent for file in folder.glob("[!.]*/run.json"))
-    if (folder / "run.json").is_file() or folder.is_file() or not found:
+    if (folder / "run.json").is_file() or not found:
         return folder
     if len(found) > 1:
         newest = max(found, key=lambda run: run.stat().st_mtime)

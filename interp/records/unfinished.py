@@ -30,6 +30,7 @@ from interp.model import Model
 from interp.prompt import PromptSet
 from interp.system.environment import environment
 from interp.system.foreign_files import readable
+from interp.system.names import is_folder
 from interp.system.signals import Stopped, remember
 from interp.system.whole_files import remove_empty, remove_kept, writing
 
@@ -170,18 +171,20 @@ NOT_KEPT = Stage(Unfinished(), "", Path(), {})
 """A part of a run that keeps nothing."""
 
 
-def refuse_unwritable(out: Path) -> None:
-    """Raise `UsageError` where a folder could not be written in: told before the work, and nothing is left there."""
+def refuse_unwritable(out: Path, *, is_file: bool = False) -> None:
+    """Raise `UsageError` where a folder, or a file, could not be written: told before the work, and nothing is left."""
     import tempfile
 
-    there = out
+    if is_file and is_folder(out):
+        raise UsageError(asked=f"writing {out}", found="it is a folder", fix="Name a file in it.")
+    there = out = out.absolute().parent if is_file else out
     try:
         there = next(folder for folder in (out, *out.absolute().parents) if folder.exists())
         with tempfile.TemporaryFile(dir=there) as file:
             file.write(bytes(1 << 12))
     except OSError as error:
-        is_file = isinstance(error, NotADirectoryError)
-        found = f"{there} is a file" if is_file else f"{there} cannot be written ({error.strerror or error})"
+        in_file = isinstance(error, NotADirectoryError)
+        found = f"{there} is a file" if in_file else f"{there} cannot be written ({error.strerror or error})"
         raise UsageError(
             asked=f"writing under {out}", found=found, fix="Name another folder with --out, or free some space."
         ) from error

@@ -36,6 +36,11 @@ class RunOutcome:
     is_new: bool
     failure: str = ""
 
+    def __str__(self) -> str:
+        if self.record is None:
+            return f"FAILED: {self.model}: {self.failure}"
+        return f"{self.model}: {'measured' if self.is_new else 'found'}, {self.record.path}"
+
 
 @dataclass(frozen=True)
 class ManyRuns:
@@ -47,6 +52,9 @@ class ManyRuns:
 
     outcomes: tuple[RunOutcome, ...]
     comparison: RunRecord | None
+
+    def __repr__(self) -> str:
+        return "\n".join(map(str, self.outcomes))
 
     @property
     def records(self) -> tuple[RunRecord, ...]:

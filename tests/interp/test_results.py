@@ -12,6 +12,7 @@ import torch
 import interp
 from interp.errors import InterpError
 from interp.records.record import RunRecord, open_run
+from interp.running.several_models import ManyRuns, RunOutcome
 
 
 class Made:
@@ -94,6 +95,8 @@ def test_a_number_serves_where_numbers_do_and_keeps_to_itself_what_it_is():
         lambda: made.model,
         lambda: made.model.info,
         lambda: next(iter(made.capture)),
+        lambda: interp.diff(made.record, made.record),
+        lambda: ManyRuns((RunOutcome("a", made.record, False), RunOutcome("b", None, False, "no such model")), None),
         lambda: interp.logit_attribution(made.model, made.prompts, n_null=3),
         lambda: interp.patching_map(made.model, *(p.token_ids[:7] for p in made.prompts.prompts[:2]), n_null=3),
     ],

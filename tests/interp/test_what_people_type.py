@@ -39,9 +39,12 @@ def collected(needs, prompts=TEXTS, **how):
     return interp.collect(here().model, prompts, needs, **how)
 
 
+RUN = {"probes": "attention_entropy", "prompts": TEXTS, "per_quintile": None, "out": None, "report": False,
+       "quiet": True}  # fmt: skip
+
+
 def ran(**how):
-    told = {"probes": "attention_entropy", "prompts": TEXTS, "per_quintile": None, "out": None, "report": False}
-    return interp.run(here().model, **(told | {"quiet": True} | how))
+    return interp.run(here().model, **(RUN | how))
 
 
 def entered(block):
@@ -81,11 +84,21 @@ WORKS = {
         here().model, TEXTS, [interp.AblateHeads(0, 1, by="mean")]
     ),
     "a folder of one model": lambda: interp.run_many("nowhere", options={"prompts": TEXTS}).failures[0].model + "",
+    "a set of texts": lambda: collected("v", interp.PromptSet("mine", TEXTS)),
+    "what a model is already": lambda: interp.run(here().model, **RUN, dtype="fp32", device="cpu"),
     "the version": lambda: interp.__version__.split("."),
     "the versions": lambda: interp.show_versions(),
 }  # fmt: skip
 
 SAID = {
+    "a frame of a table": (lambda: pd.DataFrame(collected("v").rows), "to_frame()"),
+    "a row of a table": (lambda: collected("v").rows[0], "no column of this name"),
+    "a precision of a model in memory": (lambda: ran(dtype="bf16"), "with dtype: a model in memory is used as it is"),
+    "a device of a model in memory": (lambda: ran(device="cuda:7"), "with device"),
+    "a module to run": (lambda: interp.run(here().model.module, **RUN), "it is a LlamaForCausalLM"),
+    "models to run": (lambda: interp.run([here().model], **RUN), "interp.run_many"),
+    "a model to replicate": (lambda: interp.replicate("paper3", models=[here().model]), "it is a Model"),
+    "a folder of prompts": (lambda: collected("v", str(FOLDER)), f"hf:{FOLDER} reads"),
     "no needs": (lambda: interp.collect(here().model, TEXTS), "heads: q, k, v, z"),
     "empty needs": (lambda: collected([]), "weights: W_Q"),
     **{

@@ -23,7 +23,10 @@ def test_a_run_ends_with_the_path_of_its_page_and_report_draws_it_again(tmp_path
     assert result.exit_code == 0, result.output
     last = result.stdout.strip().splitlines()[-1]
     assert last.endswith("report.html") and last.startswith(str(tmp_path))
-    assert invoke("report", str(tmp_path)).stdout.strip() == last  # the folder that holds it
+    for given in (tmp_path, last):  # the folder that holds it, and its page
+        assert invoke("report", str(given)).stdout.strip() == last
+        assert "40" in invoke("power", str(given)).stdout
+    assert invoke("view", last, "--no-browser").stdout.strip() == last
     assert "Does the direction of largest variance follow the model's next-token entropy?" in result.stdout
     page = Path(invoke("run", "-q", "--n-pool", "40", "--out", str(tmp_path), *FAST).stdout.strip())
     before = page.read_bytes()

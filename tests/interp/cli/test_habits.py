@@ -34,7 +34,7 @@ def answer(monkeypatch, capsys, words: str) -> tuple[int, str]:
         ("run --batch_sise 8", "Did you mean --batch-size"),
         ("lens fit --batch-size 8", "leave it out"),
         (f"run {TUNNEL} --probe orthogonality,heads --layer 99", "layer"),
-        (f"run {TUNNEL} --probe heads --layer 3", "heads have no field `layer`"),
+        (f"run {TUNNEL} --probe heads --layer 3", "no field `layer` in heads"),
         ("check --layer 3", "A setting of a probe"),
         (f"plan {TUNNEL} --model phi-2", "Name one"),
         ("plan tunnel:bijektion-gpt-neox", "Did you mean bijection-gpt-neox"),
@@ -56,16 +56,29 @@ def answer(monkeypatch, capsys, words: str) -> tuple[int, str]:
         ("tunnel rebuild bijection-lama", "bijection-llama"),
         ("tunnel trian bijection", "Did you mean train"),
         ("rnu", "Did you mean run"),
+        ("run --prompt A --prompts fiction", "Leave one out"),
+        ("run --prompts .", "hf:. reads the data set in it"),
+        ("plan texts.csv", "those of prompts follow --prompts"),
+        (f"plan {TUNNEL},phi-2", "this reads one model"),
+        (f"lens fit {TUNNEL} --out .", "it is a folder"),
     ],
 )
 def test_what_is_not_taken_is_answered_with_what_is(words, said, monkeypatch, capsys, tmp_path):
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "texts.csv").touch()
     code, told = answer(monkeypatch, capsys, words)
     assert code == 2 and said in told and "Traceback" not in told and "╭" not in told
     assert not (tmp_path / "runs").exists()
 
 
-@pytest.mark.parametrize("texts", [["--prompts", "-"], ["--prompt", "w1 w2 w3", "--prompt", "w4 w5"]], ids=" ".join)
+@pytest.mark.parametrize(
+    ("texts", "piped"),
+    [
+        ("--prompts -", "w1 w2 w3\n\nw4 w5\n"),
+        ("--prompts -", '{"text": "w1 w2 w3", "n": 1}\n{"text": "w4 w5", "n": 2}\n'),
+        ("--prompt w1-w2-w3 --prompt w4-w5", ""),
+    ],
+)
 @pytest.mark.parametrize(
     ("command", "shown"),
     [
@@ -75,11 +88,20 @@ def test_what_is_not_taken_is_answered_with_what_is(words, said, monkeypatch, ca
     ],
     ids=lambda given: given[0],
 )
-def test_texts_come_from_a_pipe_or_from_the_command(command, shown, texts, tiny_folders, tmp_path, monkeypatch):
+def test_texts_come_from_a_pipe_or_from_the_command(command, shown, texts, piped, tiny_folders, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    piped = "w1 w2 w3\n\nw4 w5\n"
-    done = CliRunner().invoke(app, [*command, str(tiny_folders["llama"]), *texts], input=piped)
-    assert done.exit_code == 0 and shown in done.stdout, done.output
+    words = [*command, str(tiny_folders["llama"]), *(each.replace("-w", " w") for each in texts.split())]
+    done = CliRunner().invoke(app, words, input=piped)
+    assert done.exit_code == 0 and shown in done.stdout and '"n"' not in done.stdout, done.output
+
+
+def test_sets_of_prompts_that_are_repeated_are_all_read(tiny_folders, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("a.txt", "b.tsv"):
+        (tmp_path / name).write_text("text\nw1 w2\nw3 w4\nw5 w6 w7\nw2 w4\n", encoding="utf-8")
+    words = ["run", str(tiny_folders["llama"]), "-p", "attention_entropy", "-o", "."]
+    done = CliRunner().invoke(app, [*words, "--prompts", "a.txt", "--prompts", "b.tsv"])
+    assert "on a.txt: measured" in done.stdout and "on b.tsv: measured" in done.stdout, done.output
 
 
 def test_the_page_of_the_first_run_lists_every_exit_code():

@@ -42,7 +42,7 @@ def test_notes_and_numbers_are_printed_on_request(record, capsys):
     brief = capsys.readouterr().out
     print_record(record, verbose=True)
     whole = capsys.readouterr().out
-    assert "  a note" not in brief.splitlines() and "All 2 numbers" in brief and "-v" in brief
+    assert "  a note" not in brief.splitlines() and "2 numbers, controls" in brief and "-v" in brief
     assert "a note" in whole and "other" in whole and "1,200 sequences" in whole
 
 

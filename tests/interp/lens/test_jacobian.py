@@ -190,6 +190,7 @@ def test_a_fit_stops_at_the_precision_asked_for_and_wants_long_prompts(tunnel):
     early = fit_lens(tunnel, prompts, precision_bits=5.0, quiet=True)
     late = fit_lens(tunnel, prompts, precision_bits=0.0, quiet=True)
     assert max(early.error_bits.values()) <= 5.0 and early.n_prompts <= late.n_prompts == 24
+    assert fit_lens(tunnel, prompts, seconds=0.0, quiet=True).n_prompts > 0
     few = PromptSet("few", [Prompt(token_ids=(1, 2, 3), scored=(2,))] * 4)
     with pytest.raises(interp.InterpError, match="more than 9 tokens"):
         fit_prompts(tunnel, RunOptions(prompts=few), 9)

@@ -269,7 +269,7 @@ def test_memory_limit_of_a_container_counts(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("device", ["toaster", "cuda:99", "meta", "cpu:x"])
 def test_device_that_is_not_there_is_refused(tiny_folders, device):
-    assert "Use cpu, cuda, cuda:1 ... or mps." in refusal(tiny_folders["phi"], UsageError, device=device)
+    assert "Use cpu" in refusal(tiny_folders["phi"], UsageError, device=device)
 
 
 def test_hazards_of_short_precisions_are_told_and_refused(tiny_folders):

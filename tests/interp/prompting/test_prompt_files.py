@@ -188,7 +188,8 @@ MESSAGES = {
     "nothing": (".jsonl", "{}", "it has the columns none"),
     "other_columns": (".csv", "prompt,domain\nhello,x\n",
                       "the column 'text' of {}: it has the columns 'prompt', 'domain'\n"
-                      "  Name the one that holds the texts: --text-column NAME, text_column=NAME."),
+                      "  Call the one that holds the texts `text`, or name it to a run: "
+                      "--text-column NAME, text_column=NAME."),
     "reserved": (".jsonl", '{"text": "a", "length": 3}', "every capture has a column of this name"),
     "control": (".jsonl", '{"text": "a\\u0000b"}', "line 1: 'text' holds the control character U+0000 at character 1"),
     "return": (".txt", "a\rb", "p.txt, line 1: a carriage return stands inside the line"),
@@ -296,11 +297,12 @@ def test_features_of_another_form_break_nothing(tmp_path, features):
 def test_what_is_no_file_of_prompts_is_refused(tmp_path):
     assert str(refusal(written(tmp_path, "p.json", "[]"))) == (
         f"the prompts of {tmp_path / 'p.json'}: the ending '.json' is not one that is read\n"
-        "  Known endings: .jsonl, .csv, .parquet, .txt."
+        "  Known endings: .jsonl, .csv, .tsv, .parquet, .txt."
     )
     assert "No such file or directory" in str(refusal(tmp_path / "none.txt"))
     (tmp_path / "folder.txt").mkdir()
-    assert "Is a directory" in str(refusal(tmp_path / "folder.txt"))
+    for folder in (tmp_path / "folder.txt", tmp_path):
+        assert f"it is a folder\n  hf:{folder} reads" in str(refusal(folder))
 
 
 def test_names_paths_lists_and_sets_are_resolved(tmp_path):
@@ -322,7 +324,7 @@ def test_names_paths_lists_and_sets_are_resolved(tmp_path):
     assert resolve_prompts(ids) is ids
 
 
-@pytest.mark.parametrize("name", ["a" * 5000, "nul\0byte", "", "."])
+@pytest.mark.parametrize("name", ["a" * 5000, "nul\0byte", ""])
 def test_a_name_that_no_file_can_have_is_unknown(name):
     with pytest.raises(PromptError, match="no prompt set of this name"):
         resolve_prompts(name)
