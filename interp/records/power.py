@@ -95,8 +95,15 @@ def _rows(record: RunRecord) -> Iterator[dict[str, object]]:
                 "probe": probe, "name": name, "unit": s.unit, "is_headline": name in found.headline,
                 "n": math.nan if s.n is None else float(s.n), "value": s.value, "null": null, "effect": s.value - null,
                 "null_sd": null_sd, "sd": sd, "smallest_above": above, "smallest_below": below,
-                "reason": _reason(s) if effects is None else CORRECTED.format(over=s.p_over) if s.p_over else "",
+                "reason": _reason(s) if effects is None else "; ".join(_cautions(s)),
             }  # fmt: skip
+
+
+def _cautions(s: Scalar) -> Iterator[str]:
+    if s.underpowered:
+        yield f"{s.weakness}: no effect is significant at this n, however large"
+    if s.p_over:
+        yield CORRECTED.format(over=s.p_over)
 
 
 def _reason(s: Scalar) -> str:

@@ -39,7 +39,7 @@ def rank_test(
     """Spearman's ρ of every coordinate with the variable, and p from the largest |ρ| under `orders`."""
     x, y = unit_ranks(coordinates), unit_ranks(variable[None])[0]
     rho = np.where(x.any(axis=1) & y.any(), x @ y, np.nan)
-    permuted = np.abs(y[orders] @ x.T)
+    permuted = np.abs(unit_length(y[orders]) @ x.T)  # clusters of unequal size repeat rows
     return RankTest(rho, maximum_statistic_p(np.abs(rho), permuted), permuted)
 
 

@@ -19,8 +19,8 @@ N_STRATA = 5
 class Draw:
     """Which rows of a pool were drawn, and from which fifth of the entropies each row of the pool is.
 
-    `index` is sorted; `stratum` runs from 0 (most certain) to 4 for every row of the pool; `note` says in words what
-    was not as asked, and is empty where all was.
+    `index` is sorted; `stratum` runs from 0 (most certain) to 4 for every row of the pool, and is 0 where the pool is
+    taken whole: its fifths are as much chance as its rows. `note` says in words what was not as asked.
     """
 
     index: Int[np.ndarray, " drawn"]
@@ -56,10 +56,10 @@ def entropy_quintiles(
     members = [np.flatnonzero(stratum == s) for s in range(N_STRATA)]
     if min(len(m) for m in members) < per_stratum:
         note = f"the pool has {n} prompts, fewer than {N_STRATA} × {per_stratum}: all of them are taken"
-        return Draw(np.arange(n), stratum, note)
+        return Draw(np.arange(n), np.zeros_like(stratum), note)
     clusters = np.arange(n) if clusters is None else clusters
-    chosen = [_chosen(m, clusters[m], per_stratum, rng) for m in members]
-    return Draw(np.sort(np.concatenate(chosen)), stratum)
+    chosen = np.sort(np.concatenate([_chosen(m, clusters[m], per_stratum, rng) for m in members]))
+    return Draw(chosen, stratum * (len(chosen) < n))
 
 
 def _chosen(

@@ -10,7 +10,7 @@ from jaxtyping import Int
 from interp.probe import Readout
 from interp.statistics.estimates import Estimates
 from interp.statistics.ratio import ratio
-from interp.statistics.units import FEW_UNITS, counted, resampled_unit
+from interp.statistics.units import counted, resampled_unit
 
 from ..measures.sample_sizes import FEW_ROWS
 from .edits import Name
@@ -39,8 +39,8 @@ def estimates(
 
 def about_run(clusters: Int[np.ndarray, " prompt"], unit: str, is_small: bool) -> dict[str, Any]:
     """What a number over prompts of these clusters counts, as fields of a scalar."""
-    few = len(np.unique(clusters)) < FEW_UNITS
-    return counted(np.arange(len(clusters)), clusters, unit) | {"underpowered": is_small or few}
+    about = counted(np.arange(len(clusters)), clusters, unit)
+    return about | {"underpowered": is_small or about["underpowered"]}
 
 
 def described(found: Estimates, about: Mapping[str, Any], **words: str) -> Estimates:

@@ -195,9 +195,8 @@ def posterior_divergence(
     kl = certainty + cross_entropy_bits(posterior, log_q)
     orders = shuffles(clusters_of(capture.rows), n_permutations, np.random.default_rng([seed, 4]))
     flat = log_q.reshape(len(log_q), -1)
-    # the posteriors' own entropies only change places, so their mean stays
-    permuted = np.array([certainty.mean() - flat @ posterior[order].ravel() / len(posterior) for order in orders])
-    return kl, permuted
+    permuted = [certainty[order].mean() - flat @ posterior[order].ravel() / len(posterior) for order in orders]
+    return kl, np.array(permuted)
 
 
 def _mean(rows: Float[np.ndarray, "place row"], units: Units) -> Estimates:

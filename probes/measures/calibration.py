@@ -24,7 +24,6 @@ from interp.statistics.estimates import Estimates
 from interp.statistics.quantities import Asks, Quantity
 from interp.statistics.ratio import ratio
 from interp.statistics.resampling import bootstrap_weights
-from interp.statistics.units import FEW_UNITS
 
 from .answers import Answers
 from .permutations import permutations_within
@@ -131,20 +130,19 @@ def calibration(answers: Answers, resamples: Resamples, vocab_size: int) -> dict
     }
     errors = np.array([np.abs(model - exact[order]).mean() for order in orders])
     crossed = [cross_entropy_bits(answers.posterior[order], answers.log_restricted).mean() for order in orders]
-    divergence = np.array(crossed) - entropy_bits(answers.posterior).mean()
+    divergence = np.array(crossed) - entropy_bits(answers.posterior)[orders].mean(axis=1)
     permuted = {
-        "entropy_error": errors, "skill": 1 - ratio(errors, constant.mean()),
-        "kl": divergence, "kl_skill": 1 - ratio(divergence, best.mean()),
+        "entropy_error": errors, "skill": 1 - ratio(errors, constant[orders].mean(axis=1)),
+        "kl": divergence, "kl_skill": 1 - ratio(divergence, best[orders].mean(axis=1)),
         "slope": np.array([Slopes(answers, order).value() for order in orders]),
-        "entropy_correlation": y[orders] @ x,
+        "entropy_correlation": unit_length(y[orders]) @ x,
     }  # fmt: skip
-    about = answers.counted | {"underpowered": answers.n_clusters < FEW_UNITS}
     for name, of in found.items():
         if name in permuted and not np.isnan(of.value[0]):
             found[name] = of.permuted(permuted[name][:, None], asks=CALIBRATION[name].asks)
         else:
             found[name] = replace(of, p=np.array([np.nan]))
-    return {name: replace(of, about=about) for name, of in found.items()}
+    return {name: replace(of, about=answers.counted) for name, of in found.items()}
 
 
 class Slopes:

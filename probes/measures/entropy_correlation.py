@@ -24,10 +24,11 @@ class Resampled:
 
     @classmethod
     def of(cls, cloud: Cloud, n_permutations: int, n_bootstrap: int, seed: int) -> "Resampled":
-        """Whole prompts are exchanged, and drawn with replacement; drawn ones within the strata of the draw."""
+        """Whole prompts are exchanged, and drawn with replacement; where all are drawn, within the strata of that."""
         rng = np.random.default_rng(seed)
         orders = shuffles(cloud.units, n_permutations, rng)
-        return cls(orders, bootstrap_weights(cloud.units, cloud.rows["stratum"], n_bootstrap, rng))
+        strata = cloud.rows["stratum"] if cloud.rows["drawn"].all() else None
+        return cls(orders, bootstrap_weights(cloud.units, strata, n_bootstrap, rng))
 
 
 def correlation_estimates(
@@ -98,7 +99,7 @@ class WithinToken:
 
     def _counted(self, found: Estimates) -> Estimates:
         words = {**found.words, "among": "within tokens"} if self.cloud.is_alone else found.words
-        few = self.cloud.n_units < FEW_FITTED
+        few = self.cloud.n_units < FEW_FITTED or found.about["underpowered"]
         return replace(found, words=words, about={**found.about, "underpowered": few, "enough": self.enough})
 
 

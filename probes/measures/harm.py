@@ -23,6 +23,7 @@ from interp.statistics.estimates import Estimates
 from interp.statistics.ratio import ratio
 from interp.statistics.resampling import bootstrap_weights
 from interp.statistics.units import Units, clusters_of
+from interp.table import LABEL
 
 from .answers import MAIN, Answers
 from .prompt_effects import harm_estimates
@@ -137,8 +138,10 @@ def choose_prompts(base: Capture, n_prompts: int | None, seed: int) -> np.ndarra
 
 
 def units_of(base: Capture, chosen: np.ndarray, n_bootstrap: int, rng: np.random.Generator) -> Units:
-    """The chosen prompts, resampled whole and within the strata of the draw."""
-    rows = base.rows.where(np.isin(base.rows["prompt"], chosen))
+    """The chosen prompts, resampled whole; where all that were drawn are chosen, within the strata of the draw."""
+    is_chosen = np.isin(base.rows["prompt"], chosen)
+    strata = base.rows["stratum"] * (is_chosen >= base.rows["drawn"].astype(bool)).all()
+    rows = base.rows.with_column("stratum", strata, LABEL).where(is_chosen)
     return Units.of(rows, base.prompts.unit, n_bootstrap, rng)
 
 

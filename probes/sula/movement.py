@@ -105,7 +105,7 @@ def movement(
     found = {}
     for name, (x, y) in _ranked(coordinates, answers).items():
         orders = within if name == "entropy_within" else free
-        found[name] = _moved(_correlation(x, y), y[orders] @ x.T, resampled_correlations(x, y, weights).T)
+        found[name] = _moved(_correlation(x, y), unit_length(y[orders]) @ x.T, resampled_correlations(x, y, weights).T)
     if "evidence" not in found:
         trends, cluster = _trends(coordinates, answers)
         flipped = random_signs(cluster, n_permutations, rng) @ trends / len(trends)

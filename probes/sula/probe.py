@@ -30,7 +30,6 @@ from interp.probe import AnalysisCost, Figure, Probe, Readout, Sentences
 from interp.prompt import PromptSet
 from interp.statistics.estimates import Estimates
 from interp.statistics.quantities import Quantities
-from interp.statistics.units import FEW_UNITS
 
 from ..measures.answers import Answers
 from ..measures.calibration import Resamples, calibration
@@ -55,7 +54,6 @@ Tests = dict[tuple[str, str, str], dict[str, Estimates]]
 """Correlations by what moves (values or attention), condition, and whether rows without evidence are in."""
 
 _STILL = "the coordinate never varies here, or what it is compared with does not"
-_FEW = {"values": FEW_HALVED, "attention": FEW_UNITS}
 _LEAST = {"n_permutations": 19, "n_bootstrap": 20}
 _BAYES = (0.8, 1.25)
 """What counts as following Bayes' rule, whose slope and skill are 1."""
@@ -180,7 +178,8 @@ class Sula(Probe):
                 moved["values"] = movement_of_halves(halved[first], answers, rows, self.n_permutations, rngs[0])
             moved["attention"] = movement(entropy[:, rows], mine, self.n_permutations, self.n_bootstrap, rngs[1])
             for what, found in moved.items():
-                about = mine.counted | {"underpowered": mine.n_clusters < _FEW[what]}
+                about = mine.counted
+                about |= {"underpowered": mine.n_clusters < FEW_HALVED} if what == "values" else {}
                 tests[what, condition, first] = {n: replace(of, why=_STILL, about=about) for n, of in found.items()}
         return tests
 

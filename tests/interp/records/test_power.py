@@ -1,6 +1,7 @@
 """`interp power`: the smallest detectable effect by its formula, and what has none."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -26,19 +27,22 @@ def test_smallest_effect_is_the_edge_of_the_band_and_a_share_of_the_error():
 
 
 def test_numbers_without_null_or_interval_say_why():
+    few = replace(scalar(1.0, (0.8, 1.2), Null("n", 0.0, (-0.5, 0.5))), underpowered=True, n_clusters=8, enough=20)
     scalars = {
         "a": scalar(1.0, (0.8, 1.2), Null("n", 0.0, (-0.5, 0.5))),
         "b": Scalar(1.0, "1", interval_reason="weights only", null=Null("n", 0.0, (-0.5, 0.5))),
         "c": Scalar(1.0, "1", interval=(0.0, 2.0), interval_method="t", null_reason="a count"),
         "d": scalar(math.nan, (math.nan, math.nan), Null("n", 0.0, (-0.5, 0.5))),
+        "e": few,
     }
     whole = record(scalars, findings={"p": Findings("p", scalars, headline=("c",))})
     table = interp.power(whole)
-    assert table["name"].tolist() == ["c", "a", "b", "d"]
+    assert table["name"].tolist() == ["c", "a", "b", "d", "e"]
     assert table["reason"].tolist() == [
         "no null: a count", "", "no interval: weights only", "its null or its interval is not finite",
+        "underpowered: 20 clusters would do: no effect is significant at this n, however large",
     ]  # fmt: skip
-    assert np.isfinite(table["smallest_above"]).tolist() == [False, True, False, False]
+    assert np.isfinite(table["smallest_above"]).tolist() == [False, True, False, False, True]
 
 
 def test_command_line_measures_first_or_reads_a_run(tmp_path):

@@ -11,7 +11,7 @@ from interp.statistics import intervals
 from interp.statistics.estimates import Estimates
 from interp.statistics.intervals import band
 from interp.statistics.quantities import Quantities, Quantity
-from interp.statistics.units import Units, mean_bounds, mean_of_units
+from interp.statistics.units import Units, counted, mean_bounds, mean_of_units
 from interp.table import Table
 
 RNG = np.random.default_rng(0)
@@ -152,6 +152,14 @@ def test_units_are_resampled_whole_within_their_stratum():
     assert units.index.tolist() == [3, 5, 7, 9] and units.code.tolist() == [2, 2, 0, 0, 3, 1] and units.n == 4
     assert (units.weights[:, [0, 1]].sum(axis=1) == 2).all() and (units.weights[:, [2, 3]].sum(axis=1) == 2).all()
     assert len(np.unique(units.weights, axis=0)) == 9, "each stratum draws 2 and 0, 1 and 1, or 0 and 2"
+
+
+@pytest.mark.parametrize(("sizes", "is_few"), [
+    ([1] * 20, False), ([1] * 19, True), ([60, 60] + [1] * 60, True), ([15] + [1] * 60, False), ([9] * 20, False),
+])  # fmt: skip
+def test_clusters_are_few_where_few_of_them_hold_most_prompts(sizes, is_few):
+    cluster = np.repeat(np.arange(len(sizes)), sizes)
+    assert counted(np.arange(len(cluster)), cluster, "prompt")["underpowered"] == is_few
 
 
 def test_bands_hold_the_central_ninety_five_per_cent_and_an_interval_its_value():

@@ -32,6 +32,9 @@ def test_rank_correlations_equal_scipy_and_p_counts_permutations() -> None:
     expected = [(1 + (largest >= abs(stats.spearmanr(row, y)[0]) - 1e-12).sum()) / 41 for row in x]
     np.testing.assert_allclose(rank_test(x, y, orders).p, expected)
     np.testing.assert_allclose(rank_test(x, y, orders).rho, [stats.spearmanr(row, y)[0] for row in x])
+    orders = shuffles(np.repeat(np.arange(7), [6, 1, 1, 1, 1, 1, 1]), 40, rng)  # a larger unit receives rows again
+    ranks = [np.abs([np.corrcoef(stats.rankdata(row), stats.rankdata(y)[o])[0, 1] for row in x]) for o in orders]
+    np.testing.assert_allclose(rank_test(x, y, orders).permuted, np.nan_to_num(ranks), atol=1e-12)
 
 
 def test_shuffles_move_whole_trajectories_to_every_partner() -> None:
@@ -166,7 +169,8 @@ def test_draw_takes_equally_many_from_every_fifth() -> None:
     draw = entropy_quintiles(np.full(100, 2.0), 4, np.random.default_rng(0))
     assert np.bincount(draw.stratum).tolist() == [20] * 5 and len(draw.index) == 20
     draw = entropy_quintiles(np.arange(74.0), 15, np.random.default_rng(0))
-    assert draw.index.tolist() == list(range(74))
+    assert draw.index.tolist() == list(range(74)) and not draw.stratum.any()  # its fifths are no design
+    assert not entropy_quintiles(np.arange(75.0), 15, np.random.default_rng(0)).stratum.any()
     assert draw.note == "the pool has 74 prompts, fewer than 5 × 15: all of them are taken"
 
 

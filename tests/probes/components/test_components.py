@@ -11,6 +11,7 @@ from scipy import stats
 import interp
 from interp.information import kl_bits
 from interp.need import Need
+from interp.statistics.resampling import shuffles
 from interp.testing import Shape, synthetic_capture
 
 FAST = {"n_permutations": 39, "n_bootstrap": 20}
@@ -165,6 +166,18 @@ def test_exchanged_posteriors_keep_their_positions():
     swapped[:, [1, 3, 4]] = capture.posterior[[2, 3, 0, 1]]
     expected = {round(float(kl_bits(swapped, q[0]).mean()), 9), round(float(found[0].mean()), 9)}
     assert {round(float(x), 9) for x in permuted[:, 0]} == expected
+
+
+def test_a_posterior_that_is_received_over_again_keeps_its_own_entropy():
+    cluster, rng = np.repeat(np.arange(7), [6, 1, 1, 1, 1, 1, 1]), np.random.default_rng(3)
+    q, posterior = rng.dirichlet(np.ones(8), (3, 12)), rng.dirichlet(np.full(8, 0.3), 12)
+    capture = synthetic_capture(
+        (DECODED,), Shape(12, n_layers=2, vocab_size=8), planted={"lens_log_prob": np.log2(q)},
+        columns={"cluster": cluster}, posterior=posterior,
+    )  # fmt: skip
+    orders = shuffles(cluster, 20, np.random.default_rng([0, 4]))
+    expected = [[kl_bits(posterior[order], depth).mean() for depth in q] for order in orders]
+    np.testing.assert_allclose(posterior_divergence(capture, 20, 0)[1], expected, rtol=1e-5)
 
 
 def test_a_vocabulary_too_large_to_keep_leaves_the_posterior_out_in_words():

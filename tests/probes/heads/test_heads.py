@@ -12,7 +12,7 @@ from interp.probes.heads.estimates import agreement, missed
 from interp.probes.heads.figures import _map
 from interp.probes.heads.probe import SULA, Heads
 from interp.probes.heads.quantities import QUANTITIES
-from interp.probes.measures.harm import Scores, choose_prompts, chosen_measure
+from interp.probes.measures.harm import Scores, choose_prompts, chosen_measure, units_of
 from interp.probes.measures.prompt_effects import error_ratio, harm_estimates, top_head
 from interp.wind_tunnels.networks.networks import Network, build
 from interp.wind_tunnels.tasks.bijection import Bijection
@@ -623,3 +623,12 @@ def test_prompts_are_drawn_evenly_over_the_clusters(cluster):
 def test_prompts_that_stand_by_themselves_are_drawn_at_random():
     chosen = choose_prompts(base(np.arange(100)), 30, 7)
     np.testing.assert_array_equal(chosen, np.sort(np.random.default_rng([7, 3]).choice(100, 30, replace=False)))
+
+
+@pytest.mark.parametrize(("n_drawn", "n", "is_stratified"), [(50, 50, True), (50, 20, False)])
+def test_prompts_are_resampled_within_strata_only_where_they_were_chosen_within_them(n_drawn, n, is_stratified):
+    columns = {"stratum": np.arange(100) % 5, "drawn": np.arange(100) < n_drawn}
+    capture = synthetic_capture(NEED, Shape(100), columns=columns)
+    units = units_of(capture, choose_prompts(capture, n, 0), 60, np.random.default_rng(0))
+    of_stratum = units.weights[:, columns["stratum"][units.index] == 0].sum(axis=1)
+    assert units.n == n and (np.ptp(of_stratum) == 0) == is_stratified

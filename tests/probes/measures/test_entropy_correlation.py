@@ -54,6 +54,8 @@ def test_the_profile_is_spearmans_correlation_with_its_sign_turned_up():
         assert (scalar.n, scalar.n_unit) == (30, "prompt") and not scalar.underpowered
     for s in range(3):
         assert (resampled.weights[:, stratum == s].sum(axis=1) == 10).all()
+    pool = cloud_of(stratum=stratum, drawn=np.arange(30) < 20)  # nobody drew these within strata
+    assert np.ptp(Resampled.of(pool, 19, 80, 5).weights[:, stratum == 0].sum(axis=1)) > 0
 
 
 def test_coordinates_and_tokens_that_never_vary_or_recur_are_undefined():

@@ -430,7 +430,8 @@ def test_calibration_resamples_problems_with_their_means():
     rng = np.random.default_rng(4)
     weights = rng.multinomial(24, np.full(24, 1 / 24), 60)
     weights[:, 0] += 3  # resamples of unequal size are means too
-    resamples = Resamples(np.array([rng.permutation(24) for _ in range(19)]), weights)
+    orders = np.vstack([[rng.permutation(24) for _ in range(9)], rng.integers(24, size=(10, 24))])  # rows over again
+    resamples = Resamples(orders, weights)
     found = QUANTITIES.scalars(calibration(answers, resamples, 100))
     error = np.abs(answers.entropy_model - answers.entropy_exact)
     for name, values in (("entropy_error", error), ("kl", answers.kl), ("outcome_mass", np.full(24, 0.5))):
@@ -449,6 +450,8 @@ def test_calibration_resamples_problems_with_their_means():
     assert found["kl_skill"].value == pytest.approx(1 - answers.kl.sum() / kl_of_best_single(answers).sum())
     correlation = np.corrcoef(answers.entropy_exact, answers.entropy_model)[0, 1]
     assert found["entropy_correlation"].value == pytest.approx(correlation)
+    exchanged = [np.corrcoef(answers.entropy_exact[o], answers.entropy_model)[0, 1] for o in resamples.orders]
+    assert found["entropy_correlation"].null.value == pytest.approx(np.mean(exchanged))
 
 
 def test_an_exact_entropy_that_never_varies_has_no_correlation():
