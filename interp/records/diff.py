@@ -88,8 +88,8 @@ class Diff:
 
     def __repr__(self) -> str:
         return (
-            f"{len(self.moved)} of {len(self.shifts)} numbers moved; {len(self._judged('within'))} are within their "
-            f"intervals, {len(self._judged('same'))} the same, {len(self.differing)} changed and have no interval to "
+            f"{len(self.moved)} of {len(self.shifts)} numbers moved; {len(self._with_verdict('within'))} are within their "
+            f"intervals, {len(self._with_verdict('same'))} the same, {len(self.differing)} changed and have no interval to "
             "compare with"
         )
 
