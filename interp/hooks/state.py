@@ -68,37 +68,39 @@ def refuse_mode(model: Model) -> None:
     """Raise `UsageError` for what may change from pass to pass: mode, autocast, default precision, kind of output."""
     if model.module.training:
         raise in_training(model.name, "it")
+    for found, fix in _modes(model):
+        raise UsageError(asked=f"reading {model.name}", found=found, fix=fix)
+
+
+def _modes(model: Model) -> Iterator[tuple[str, str]]:
+    """What would make a pass another one than that of the description, and what to do about it."""
     default = torch.get_default_dtype()
     if default.itemsize < 4:
-        raise UsageError(
-            asked=f"reading {model.name}",
-            found=f"PyTorch's default dtype is {_name(default)}: sums and softmaxes beside the model would be rounded "
-            "to it, whatever the model computes in",
-            fix="Call torch.set_default_dtype(torch.float32); the dtype of a model is an argument of its loading.",
+        yield (
+            f"PyTorch's default dtype is {_name(default)}: sums and softmaxes beside the model would be rounded to it, "
+            "whatever the model computes in",
+            "Call torch.set_default_dtype(torch.float32); the dtype of a model is an argument of its loading.",
         )
     for kind in {place.partition(":")[0] for place in model.info.device.split(", ")} - {"offloaded", ""}:
         if torch.is_autocast_enabled(kind):
-            raise UsageError(
-                asked=f"reading {model.name}",
-                found=f"torch.autocast is on: products are rounded to {_name(torch.get_autocast_dtype(kind))}, and the "
-                f"model is described as {model.info.dtype}",
-                fix="Read it outside of the autocast block; to measure in half precision, load the model in it.",
+            yield (
+                f"torch.autocast is on: products are rounded to {_name(torch.get_autocast_dtype(kind))}, and the model "
+                f"is described as {model.info.dtype}",
+                "Read it outside of the autocast block; to measure in half precision, load the model in it.",
             )
-    kernel = model.config._attn_implementation
+    kernel = str(model.config._attn_implementation)
     computed: Any = ALL_ATTENTION_FUNCTIONS.get(kernel)
     home = getattr(getattr(computed, "func", computed), "__module__", "interp.")
     if not home.startswith(("transformers.", "interp.")) and "/" not in kernel:  # a kernel of the hub has such a name
-        raise UsageError(
-            asked=f"reading {model.name}",
-            found=f"its attention is computed by {kernel!r}, which is registered beside those of transformers: a "
-            "reading would have theirs in its place",
-            fix="Call `model.set_attn_implementation('sdpa')` first, if that is the same attention.",
+        yield (
+            f"its attention is computed by {kernel!r}, which is registered beside those of transformers: a reading "
+            "would have theirs in its place",
+            "Call `model.set_attn_implementation('sdpa')` first, if that is the same attention.",
         )
     if getattr(model.module.config, "return_dict", True) is False:
-        raise UsageError(
-            asked=f"reading {model.name}",
-            found="its configuration says return_dict=False, so that passes give plain tuples",
-            fix="Set `model.config.return_dict = True` first; of a folder, `return_dict` in its config.json.",
+        yield (
+            "its configuration says return_dict=False, so that passes give plain tuples",
+            "Set `model.config.return_dict = True` first; of a folder, `return_dict` in its config.json.",
         )
 
 

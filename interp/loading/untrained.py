@@ -1,8 +1,6 @@
 """The same model without its training: the plainest null, on request.
 
-The weights are drawn anew as transformers initialises this architecture, from several seeds. Where one copy is asked
-for and the model is a Pythia, whose weights before the first step are published, these are used if they are in the
-cache. The label says which.
+The weights are drawn anew as transformers initialises this architecture, from several seeds.
 """
 
 from collections.abc import Sequence
@@ -15,7 +13,6 @@ import torch
 from interp.errors import ModelError
 from interp.findings import Findings, Null, Scalar
 from interp.loading.aliases import MEMORY
-from interp.loading.load import load
 from interp.loading.quiet_libraries import quiet_libraries
 from interp.loading.text_part import build_model
 from interp.model import Model
@@ -23,21 +20,9 @@ from interp.self_check.selfcheck import check_model
 from interp.statistics.intervals import null_from_draws
 from interp.table import LABEL, Table, number_columns
 
-STEP_ZERO = "step0"
 
-
-def untrained_copy(model: Model, seed: int = 0, *, is_one_of_several: bool = False) -> tuple[Model, str]:
-    """An untrained model of the same architecture, checked like any other, and what its weights are.
-
-    One of several is always drawn: a band needs draws of one kind.
-    """
-    if not is_one_of_several and "pythia" in model.info.source.lower():
-        hub_id = model.info.source
-        try:
-            copy = load(hub_id, revision=STEP_ZERO, dtype=model.info.dtype)
-            return replace(copy, task=model.task), f"{hub_id} at {STEP_ZERO}, before its first training step"
-        except ModelError:
-            pass  # not cached and no network: the label below says what is used instead
+def untrained_copy(model: Model, seed: int = 0) -> tuple[Model, str]:
+    """An untrained model of the same architecture, checked like any other, and what its weights are."""
     if "," in model.info.device or "offloaded" in model.info.device:
         raise ModelError(
             asked=f"{model.name} without its training",

@@ -33,11 +33,8 @@ def read_weights(files: ModelFiles, config: PreTrainedConfig, placement: Placeme
     """
     family = family_of(config.get_text_config())
     if _ADAPTER in files.names:  # it would be put on them, or not, with the packages that are installed
-        raise ModelError(
-            asked=f"the weights of {files.origin}",
-            found=f"there is also an adapter ({_ADAPTER}), and it is unclear whether to apply it",
-            fix="Keep them in two folders and name both (--adapter), or merge it and save the model.",
-        )
+        fix = "Keep them in two folders and name both (--adapter), or merge it and save the model."
+        raise _unreadable(files, f"there is also an adapter ({_ADAPTER}), and it is unclear whether to apply it", fix)
     names = weight_files(files)
     files.fetch(names)
     is_safe = names[0].endswith(".safetensors")
@@ -59,17 +56,11 @@ def read_weights(files: ModelFiles, config: PreTrainedConfig, placement: Placeme
                 **source,
             )
     except (MemoryError, torch.OutOfMemoryError) as error:
-        raise ModelError(
-            asked=f"the weights of {files.origin}",
-            found=f"memory ran out while reading them ({placement.dtype} on {placement.device})",
-            fix="Free some memory, or load in bfloat16.",
-        ) from error
+        found = f"memory ran out while reading them ({placement.dtype} on {placement.device})"
+        raise _unreadable(files, found, "Free some memory, or load in bfloat16.") from error
     except ImportError as error:
-        raise ModelError(
-            asked=f"the weights of {files.origin}",
-            found=f"reading them needs a package that is not installed ({str(error).strip().splitlines()[0]})",
-            fix="Install it, or name the repository of the original weights.",
-        ) from error
+        found = f"reading them needs a package that is not installed ({str(error).strip().splitlines()[0]})"
+        raise _unreadable(files, found, "Install it, or name the repository of the original weights.") from error
     except (OSError, ValueError, RuntimeError, LookupError, EOFError, pickle.PickleError, SafetensorError) as error:
         raise _unreadable(files, f"transformers cannot read them: {str(error).strip()}") from error
     module, report = loaded
@@ -93,17 +84,12 @@ def weight_files(files: ModelFiles) -> list[str]:
         files.fetch([index] if index in files.names else [])
         return _shards(files, index) if index in files.names else ["pytorch_model.bin"]
     if pickles:
-        raise ModelError(
-            asked=f"the weights of {files.origin}",
-            found=f"they are pickled ({pickles[0]}), and unpickling a file can run code hidden in it",
-            fix="Name a revision with safetensors, or, if you trust where they come from, load with allow_pickle=True "
-            "(--allow-pickle).",
+        fix = (
+            "Name a revision with safetensors, or allow_pickle=True (--allow-pickle) if you trust where they come from."
         )
-    raise ModelError(
-        asked=f"the weights of {files.origin}",
-        found=f"there is no {_SINGLE}",
-        fix="Check that the folder or repository has the weights, not only the configuration.",
-    )
+        raise _unreadable(files, f"they are pickled ({pickles[0]}), and unpickling can run code hidden in a file", fix)
+    fix = "Check that the folder or repository has the weights, not only the configuration."
+    raise _unreadable(files, f"there is no {_SINGLE}", fix)
 
 
 def _two_heads(module: PreTrainedModel) -> str:
@@ -135,7 +121,7 @@ def _refuse_spoilt(files: ModelFiles, names: Collection[str], *, is_rounded: boo
             if kind.startswith(_BYTES) and not is_rounded and not name.endswith(_BUFFERS):
                 found = f"{name} is stored as {kind}, one byte a number, and config.json states no quantisation"
                 fix = "Name the repository of the original weights: these were rounded, or have lost their scales."
-                raise ModelError(asked=f"the weights of {files.origin}", found=found, fix=fix)
+                raise _unreadable(files, found, fix)
 
 
 def _stored(path: Path, files: ModelFiles) -> dict[str, str]:
@@ -150,8 +136,8 @@ def _stored(path: Path, files: ModelFiles) -> dict[str, str]:
         raise _unreadable(files, f"{path.name} {found}") from error
 
 
-def _unreadable(files: ModelFiles, found: str) -> ModelError:
-    return ModelError(asked=f"the weights of {files.origin}", found=found, fix=_again(files))
+def _unreadable(files: ModelFiles, found: str, fix: str = "") -> ModelError:
+    return ModelError(asked=f"the weights of {files.origin}", found=found, fix=fix or _again(files))
 
 
 def _again(files: ModelFiles) -> str:
@@ -176,14 +162,9 @@ def _vouch(files: ModelFiles, report: Mapping[str, Any], module: PreTrainedModel
         raise _unreadable(files, f"config.json leaves no place in the blocks for {_some(lost)}")
     owner = "the text part" if is_multimodal(module.config) else "the model"
     surplus = f"the files also hold {_some(extra)}, for which {owner} has no place" if extra else ""
+    detail = "; ".join(filter(None, (_two_heads(module), surplus)))
     return Check(
-        name="weights",
-        meaning="every tensor of the model is in its files, in its shape",
-        passed=True,
-        value=0.0,
-        bound=0.0,
-        unit="tensors",
-        detail="; ".join(filter(None, (_two_heads(module), surplus))),
+        "weights", "every tensor of the model is in its files, in its shape", True, 0.0, 0.0, "tensors", detail
     )
 
 

@@ -128,7 +128,7 @@ def run_as_asked(options: RunOptions) -> RunRecord:
             copies, labels = [], []
             for i in range(spec.n_untrained):  # one in memory at a time
                 with clock(f"load untrained {i}"):
-                    copy, label = untrained_copy(loaded, spec.seed + i, is_one_of_several=spec.n_untrained > 1)
+                    copy, label = untrained_copy(loaded, spec.seed + i)
                 copies.append(session.measure(copy, pools, f" untrained {i}")[0])
                 labels.append(label)
                 del copy
@@ -218,7 +218,7 @@ class _Session:
     edits: tuple[Edit, ...]
     clock: "_Clock"
     unfinished: Unfinished
-    codes: Mapping[str, str]
+    codes: Mapping[str, str] = field(default_factory=dict)
     checks: list[Check] = field(default_factory=list)
     followed: list[Followed] = field(default_factory=list)
 
@@ -376,7 +376,7 @@ class _Session:
         with self.clock(f"conditions {probe.name}{suffix}"), bar as progress, blas_on_one_thread(), window:
             read = partial(
                 read_conditions, model, whole, resolve=resolve, checks=self.checks, progress=progress,
-                unfinished=self.unfinished, seed=self.spec.seed, code=self.codes[probe.name],
+                unfinished=self.unfinished, seed=self.spec.seed, code=self.codes.get(probe.name, ""),
             )  # fmt: skip
             name, screen = f"conditions of {probe.name}{suffix}", probe.screening(base)
             found = {} if screen is None else read_screen(model, whole, screen)

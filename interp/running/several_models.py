@@ -184,18 +184,10 @@ def _refuse_misuse(
 ) -> None:
     if not models:
         raise UsageError(asked="several runs", found="no model is named", fix="Name one or more.")
-    if revisions and options.revision:
-        raise UsageError(
-            asked=f"the revisions {', '.join(revisions)} and the revision {options.revision}",
-            found="both select the weights",
-            fix="Keep one of them.",
-        )
-    if prompts and options.prompts is not None:
-        raise UsageError(
-            asked=f"the prompt sets {', '.join(prompts)} and the option prompts",
-            found="both select what is read",
-            fix="Keep one of them.",
-        )
+    for name, several, what in (("revision", revisions, "the weights"), ("prompts", prompts, "what is read")):
+        if several and getattr(options, name) is not None:
+            asked = f"{', '.join(several)} and the option {name}"
+            raise UsageError(asked=asked, found=f"both select {what}", fix="Keep one of them.")
     if n_started() > 1:
         raise UsageError(
             asked=f"several models in {n_started()} processes",

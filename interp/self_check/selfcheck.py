@@ -85,8 +85,7 @@ def _refusal(model: Model, failure: str, fix: str) -> ModelError:
     if changed:
         failure = f"{changed}; {failure}"
         fix = (
-            "Remove it (`handle.remove()`, `del part.forward`, or the part of transformers in its place) before the "
-            "model is loaded, and add it afterwards; what is low-rank, merge into the weights."
+            "Remove it (`handle.remove()`, `del part.forward`) or merge it into the weights before the model is loaded."
         )
     return ModelError(asked=f"reading {model.name} ({model.info.family})", found=failure, fix=fix)
 

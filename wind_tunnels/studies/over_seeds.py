@@ -216,7 +216,7 @@ class NetworkStudy(CheckedStudy):
             models.append((tunnel, model.fingerprint))
             found = self.read(model)
             if self.beside_untrained:
-                untrained = self.read(untrained_copy(model, i, is_one_of_several=True)[0])
+                untrained = self.read(untrained_copy(model, i)[0])
                 found |= {f"{of} null": untrained[of] for of in self.meanings if f"{of} null" not in found}
             for name, mine in parts.items():
                 mine.append({"network": Path(model.name).name} | found.pop(name))

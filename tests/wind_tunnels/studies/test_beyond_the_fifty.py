@@ -104,7 +104,7 @@ def test_mean_values_are_those_of_rows_of_equal_entropy(tmp_path):
     assert found["entropy_order"].value == pytest.approx(abs(stats.spearmanr(left[:, 0], levels)[0]))
     table = found.tables["networks"]
     assert found["pc1_share"].null.value == pytest.approx(float(table["pc1_share null"][0]))
-    untrained = ValueCurve(n_pool=60).read(untrained_copy(model, 1, is_one_of_several=True)[0])
+    untrained = ValueCurve(n_pool=60).read(untrained_copy(model, 1)[0])
     assert found["pc1_share"].null.value == untrained["pc1_share"] < found["pc1_share"].value
 
 
