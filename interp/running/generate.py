@@ -10,7 +10,6 @@ import numpy as np
 import torch
 from jaxtyping import Float, Int
 
-from interp.edit import Edit
 from interp.editing.call_positions import cache_name
 from interp.editing.edited_rows import edited_rows
 from interp.editing.editor import applied, refuse_applied, refuse_unknown_prompts

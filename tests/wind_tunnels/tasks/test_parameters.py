@@ -76,8 +76,10 @@ REFUSED = [
     (Selection, {"first": "multiplications", "V": 9, "L": 5}, "a prime number"),
     (Selection, {"first": "bijections"}, "bijections twice"),
     (Selection, {"L": 13}, "L = 13 of V = 12"),
-    *((Selection, {"first": kind, "second": "rotations", "V": V}, "too many to count")
-      for kind, V in (("bijections", 171), ("involutions", 302), ("3-cycles", 171))),
+    *(
+        (Selection, {"first": kind, "second": "rotations", "V": V}, "too many to count")
+        for kind, V in (("bijections", 171), ("involutions", 302), ("3-cycles", 171))
+    ),
     (Recurrence, {"symbols": "fresh", "length": 360}, "length = 360 of fresh symbols\n  Choose length up to 359"),
     (IteratedPermutation, {"V": 5, "n_shown": 6}, "n_shown = 6 of V = 5"),
     (IteratedPermutation, {"V": 9, "n_shown": 2, "scratchpad": False}, "7 hidden images"),
