@@ -1,13 +1,12 @@
 """`interp lens`: fit, show. Heavy modules are imported inside the commands."""
 
-from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from interp.cli.options import MODEL, QuietOption, with_run_options
-from interp.formatting import DASH
+from interp.formatting import short
 from interp.options import RunOptions
 
 if TYPE_CHECKING:
@@ -101,7 +100,7 @@ def _show(model: "Model", asked: RunOptions, fitted: list, prompt: int, skip_fir
     lenses = {"logit": FittedLens.logit(model)} | {f"{i} {lens.kind}": lens for i, lens in enumerate(fitted, 1)}
     held = read.held_out(model)
     means, null = zip(*(kl_by_depth(lens, held) for lens in lenses.values()), strict=True)
-    columns = [*(map(_interval, mean) for mean in means), *(map(_number, other) for other in null[1:])]
+    columns = [*(map(_interval, mean) for mean in means), *(map(short, other) for other in null[1:])]
     names = [*lenses, *(f"{name}, other depth's" for name in list(lenses)[1:])]
     rows = [list(row) for row in zip(map(str, range(model.info.n_layers)), *columns, strict=True)]
     show_table("KL(final prediction || lens), bits, on prompts held out", ["depth", *names], rows)
@@ -117,8 +116,4 @@ def _show(model: "Model", asked: RunOptions, fitted: list, prompt: int, skip_fir
 
 
 def _interval(mean: "TMean") -> str:
-    return _number(mean.value) if isnan(mean.low) else f"{mean.value:.2f} [{mean.low:.2f}, {mean.high:.2f}]"
-
-
-def _number(x: float) -> str:
-    return DASH if isnan(x) else f"{x:.2f}"
+    return f"{short(mean.value)} [{short(mean.low)}, {short(mean.high)}]"

@@ -203,21 +203,7 @@ def applied(model: Model, *given: Edits) -> Iterator[None]:
         False
     """
     edits = [edit for each in given for edit in resolve_edits(each)]
-    refuse_misfits(edits, model)
-    for edit in edits:
-        if isinstance(edit, ReplaceCoordinates) and edit.values.ndim == 2 and len(edit.values) > 1:
-            raise UsageError(
-                asked=f"{edit} with {len(edit.values)} rows of values",
-                found="it is not known here which row belongs to which prompt",
-                fix="Use interp.collect(model, prompts, needs, edits=[...]), or give one row for all.",
-            )
-        if (isinstance(edit.at, str) and edit.at != "all") or needs_outputs(edit):
-            raise UsageError(
-                asked=f"{edit}" + ("" if needs_outputs(edit) else f" at {edit.at!r}"),
-                found="the prompts of the forward passes are not known here",
-                fix="Use interp.collect(model, prompts, needs, edits=[...]), or "
-                + ("means from interp.with_means." if needs_outputs(edit) else "positions counted from 0."),
-            )
+    refuse_unknown_prompts(edits, model)
     mine = _APPLIED.setdefault(model.module, [])
     with editing(model, Editor(model, make_steps([edits], model.info), ours=this_thread_and_new_ones())):
         mine.append(edits)
@@ -225,6 +211,23 @@ def applied(model: Model, *given: Edits) -> Iterator[None]:
             yield
         finally:
             mine.pop()
+
+
+def refuse_unknown_prompts(edits: Sequence[Edit], model: Model) -> None:
+    """Raise `UsageError` where an edit does not fit, or asks for what passes over unknown prompts do not tell."""
+    refuse_misfits(edits, model)
+    for edit in edits:
+        asked, found, other = f"{edit}", "the prompts of the forward passes are not known here", ""
+        if isinstance(edit, ReplaceCoordinates) and edit.values.ndim == 2 and len(edit.values) > 1:
+            asked, other = f"{edit} with {len(edit.values)} rows of values", "give one row for all"
+            found = "it is not known here which row belongs to which prompt"
+        elif needs_outputs(edit):
+            other = "means from interp.with_means"
+        elif isinstance(edit.at, str) and edit.at != "all":
+            asked, other = f"{edit} at {edit.at!r}", "positions counted from 0"
+        if other:
+            fix = f"Use interp.collect(model, prompts, needs, edits=[...]), or {other}."
+            raise UsageError(asked=asked, found=found, fix=fix)
 
 
 def edits_applied(model: Model) -> list[Edit]:

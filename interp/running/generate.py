@@ -10,11 +10,10 @@ import numpy as np
 import torch
 from jaxtyping import Float, Int
 
-from interp.edit import Edit
 from interp.editing.call_positions import cache_name
 from interp.editing.edited_rows import edited_rows
-from interp.editing.editor import applied, needs_outputs, refuse_applied, refuse_misfits
-from interp.edits import AblateHeads, Edits, PatternsOf, ReplaceCoordinates
+from interp.editing.editor import applied, refuse_applied, refuse_unknown_prompts
+from interp.edits import Edits, PatternsOf
 from interp.errors import UsageError
 from interp.formatting import printable, text_table
 from interp.hooks.attention import claimed
@@ -181,8 +180,8 @@ def generate(
         )
     changes = with_donors(edits, model.info)
     if changes:
-        _refuse_growing(changes, model)
         changes = filled(model, pool, changes, window)
+        refuse_unknown_prompts([replace(edit, at="all") for edit in changes], model)
     rows = [edited_rows(edit, pool, lengths) if edit.at != "all" else None for edit in changes]
     whole = not cache or not model.family.has_attention or any(isinstance(edit, PatternsOf) for edit in changes)
     end, each = _end_tokens(model), []
@@ -242,21 +241,6 @@ def _continued(
                 break
             ids = torch.cat([ids, ids.new_tensor([[token]])], dim=1)
     return tuple(made)
-
-
-def _refuse_growing(edits: Sequence[Edit], model: Model) -> None:
-    refuse_misfits(edits, model)
-    for edit in edits:
-        found = ""
-        if isinstance(edit, AblateHeads) and edit.by == "resample":
-            found = "other prompts have no outputs at new tokens"
-        elif isinstance(edit, AblateHeads) and needs_outputs(edit) and isinstance(edit.at, tuple):
-            found = "its mean is taken at fixed positions"
-        elif isinstance(edit, ReplaceCoordinates) and edit.values.ndim == 2 and len(edit.values) > 1:
-            found = "it has values for each row, for one forward pass over the prompts"
-        if found:
-            fix = "Ablate by zero, by a given mean, or at all positions; give one row of values."
-            raise UsageError(asked=f"continuations under {edit}", found=found, fix=fix)
 
 
 def _end_tokens(model: Model) -> frozenset[int]:

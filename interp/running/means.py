@@ -10,7 +10,7 @@ from interp.edit import Edit
 from interp.editing.edit_files import resolve_edits
 from interp.editing.editor import needs_outputs, refuse_misfits
 from interp.edits import AblateHeads, Edits
-from interp.errors import PromptError, UsageError
+from interp.errors import PromptError
 from interp.model import Model
 from interp.need import Need
 from interp.prompt import Prompts
@@ -24,13 +24,13 @@ def with_means(model: Model, prompts: Prompts, *given: Edits) -> tuple[Edit, ...
     Args:
         model: The model.
         prompts: Prompts as `interp.collect` takes them.
-        *given: Edits, or lists of edits. Means are over the positions that each names: all, or some counted from 0.
+        *given: Edits, or lists of edits. Means are over the positions that each names.
 
     Returns:
         The edits; one that ablates several layers becomes one per layer. Edits without means are returned as they are.
 
     Raises:
-        UsageError: An edit names other positions, or does not fit the model.
+        UsageError: An edit does not fit the model.
 
     Examples:
         >>> model = interp.load("tunnel:bijection-gpt-neox")
@@ -38,20 +38,12 @@ def with_means(model: Model, prompts: Prompts, *given: Edits) -> tuple[Edit, ...
         >>> with interp.applied(model, *interp.with_means(model, interp.sampled_prompts(model.task, 20), by_mean)):
         ...     edited = model.module(torch.tensor([[1, 2, 3]])).logits
     """
-    edits = [edit for each in given for edit in resolve_edits(each)]
-    refuse_misfits(edits, model)
-    for edit in filter(_wants_mean, edits):
-        if isinstance(edit.at, str) and edit.at != "all":
-            raise UsageError(
-                asked=f"{edit} at {edit.at!r}",
-                found="the prompts of the forward passes are not known in interp.applied",
-                fix="Use interp.collect(model, prompts, needs, edits=[...]), or positions counted from 0.",
-            )
-    return filled(model, prompts, edits)
+    return filled(model, prompts, [edit for each in given for edit in resolve_edits(each)])
 
 
 def filled(model: Model, prompts: Prompts, edits: Sequence[Edit], window: int | None = None) -> tuple[Edit, ...]:
     """The edits with the mean outputs over `prompts` at the positions of each, one edit a layer."""
+    refuse_misfits(edits, model)
     found: list[Edit] = []
     for edit in edits:
         if not _wants_mean(edit):

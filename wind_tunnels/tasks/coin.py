@@ -3,15 +3,9 @@
 The probabilities θ of O outcomes are drawn for every sequence from Dirichlet(a₁ … a_O), for two outcomes a Beta(a, b),
 and the coin is tossed independently n times. After n_o tosses of outcome o the next toss has
 
-    p(o | tosses) = (a_o + n_o) / (Σ a + n),
+    p(o | tosses) = (a_o + n_o) / (Σ a + n).
 
-so the posterior depends on counts alone and moves by ever smaller steps: evidence is accumulated, nothing is looked up.
-
-The belief is the exact predictive of the next two tosses, order aside: p(HH), p(HT or TH), p(TT) for a coin. Of all
-descriptions of the posterior over θ it is the smallest that a linear readout can aim at. It is itself linear in that
-posterior (a list of its second moments), as a mean and a standard deviation are not; it lies on a simplex; and with
-the prior's family known it determines the posterior, which what comes next alone does not: 1 head in 2 and 10 in 20
-predict the same next toss and differ in how soon another prediction would be believed.
+The belief is the exact predictive of the next two tosses, order aside: p(HH), p(HT or TH), p(TT) for a coin.
 """
 
 from collections.abc import Mapping, Sequence

@@ -4,22 +4,7 @@ Each sequence is of one component, drawn uniformly and named in `domain`; a doma
 there on the component's own tokens follow, on ids of its own (`symbols` = `disjoint`) or on ids that all components
 use (`shared`). The posterior is the component's, and zero on outcomes of the others.
 
-Two presets give the domain comparison of `manifold` (how much larger a share PC1+PC2 have in the sequences of one
-domain than in a mixed set of equal size and entropy) a sign known beforehand. It follows from the covariance of the
-exact posterior vectors: that of the mixed set is the mean of the components' plus what their means differ by, and that
-of a restricted set is the component's alone.
-
-`different`: a coin of ten sides, no side favoured, whose posteriors spread over nine directions alike (a share of 2/9
-in a large sample), and a regression, whose posteriors move along the surface that two numbers trace, the mean of the
-next output and its spread (a share well above). The mixed set adds a direction between the two and lies between them.
-So restriction to `regression` must raise the share (collapse, positive) and restriction to `coin` must lower it
-(negative). Sizes are chosen so that both have sequences in every fifth of the entropy; a bijection with replacement,
-half of whose posteriors are certain, shares no fifth with either.
-
-`same`: one bijection with replacement under two domain tokens, symbols shared. Both domains have the same posteriors,
-mixed or not: no change. The symbols have to be shared for that. Over disjoint symbols the two clouds are alike in
-shape but lie in spaces at right angles, the mixed set spreads over twice as many directions, and restriction raises the
-share although neither domain is simpler than the other.
+Two presets give the domain comparison of `manifold` a sign known beforehand: docs/reference/tasks.md says why.
 """
 
 from collections.abc import Mapping, Sequence

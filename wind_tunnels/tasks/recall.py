@@ -1,18 +1,9 @@
 """Associative recall: which value was stored with the key that is asked for.
 
-N pairs (key, value), keys distinct and values distinct, drawn uniformly from separate vocabularies, are shown; after
-some fillers M cues ask for stored items, each drawn uniformly and independently of the others. Without noise the cue
-is the key of its item and the answer is certain: 0 bits. With noise the cue is a corrupted copy of that key, another
-one of the K keys with probability ε, each of them alike (a symmetric channel), so that
+N pairs (key, value), keys distinct and values distinct, are shown; then M cues ask for stored items. With noise the cue
+is a corrupted copy of its item's key, another one of the K keys with probability ε (a symmetric channel), so that
 
-    p(item i | cue c) ∝ p(c | key i) = 1 − ε where c is key i, and ε / (K − 1) elsewhere:
-
-a stored cue leaves the other items a share, and a cue that was never stored leaves all items equally likely. The
-values being distinct, the posterior over values is that over items under another name, and the belief adds nothing.
-A cue says nothing about later ones, and neither would its answer, which is never shown.
-
-Before the value of a stored pair is shown it is uniform over the values not yet stored: log2(V − i) bits after i
-pairs. `score` = `all` scores these positions as well, and the entropy then spans the whole range.
+    p(item i | cue c) ∝ p(c | key i) = 1 − ε where c is key i, and ε / (K − 1) elsewhere.
 
 Source: Paper I v3 (arXiv 2512.22471), associative recall, in the layout of its reference code.
 """

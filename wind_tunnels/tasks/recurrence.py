@@ -70,9 +70,7 @@ class Recurrence(ShippedTask):
             )
         most = int(_MOST_NATS / np.log(self.p))
         if self.symbols == "fresh" and self.length > most:
-            raise self.refusal(
-                f"length = {self.length} of fresh symbols", f"Choose length up to {most} for p={self.p}."
-            )
+            raise self.refusal(f"length = {self.length} of fresh symbols", f"Choose length up to {most}.")
 
     @property
     def vocab_size(self) -> int:

@@ -1,17 +1,7 @@
 """In-context linear regression: what the next output will be, after some pairs of a line with an unknown slope.
 
-A slope w is drawn for every sequence, y = w x + noise, and L pairs (x, y) are shown as tokens. Everything lives on
-grids, so that the posterior is exact and not an approximation of a continuous one:
-
-- w is one of `n_w` equally spaced slopes within three prior standard deviations, with probabilities proportional to
-  the Gaussian prior density there;
-- x is one of `n_x` equally spaced inputs in [−1, 1], uniform and independent;
-- y is one of `n_y` cells: the inner edges cut [−y_max, y_max] into equal parts, the two end cells are open. Given w
-  and x its probability is the mass of the Gaussian N(w x, noise²) in that cell.
-
-The posterior over slopes given pairs is then a product of cell masses with the prior, normalised; what comes next is
-the mixture of cell masses under it. Only the cells are observed: a Gaussian posterior computed from cell centres would
-be wrong by what the rounding hides. There is one input dimension and no intercept.
+A slope w is drawn for every sequence, y = w x + noise, and L pairs (x, y) are shown as tokens. Slopes, inputs and
+outputs lie on grids, so that the posterior is exact: the product of the cell masses with the prior, normalised.
 
 The task is named by third parties in Paper I v3 and later (arXiv 2512.22471), without a specification; sizes are ours.
 """

@@ -180,9 +180,8 @@ def test_texts_stand_side_by_side_and_no_text_is_markup(tmp_path):
 def test_what_cannot_go_on_is_refused_in_words():
     model = tiny_model("llama")
     resample = interp.AblateHeads(layer=0, heads=0, by="resample")
-    counted = interp.AblateHeads(layer=0, heads=0, by="mean", at=(1, 2))
     rows = interp.ReplaceCoordinates(layer=0, axis=np.eye(24)[:1], values=np.ones((3, 1)), at="last")
-    for edit, words in ((resample, "other prompts"), (counted, "fixed positions"), (rows, "values for each row")):
+    for edit, words in ((resample, "or means from interp.with_means"), (rows, "with 3 rows of values")):
         with pytest.raises(UsageError, match=words):
             interp.generate(model, PROMPTS, [edit])
     with pytest.raises(PromptError, match="position 8"):

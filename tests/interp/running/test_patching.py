@@ -156,8 +156,9 @@ def test_what_cannot_be_attributed_or_averaged_is_refused(tunnel):
         interp.logit_attribution(tunnel, interp.sampled_prompts(tunnel.task, 2), answer=[1, 2, 3])
     prompts = interp.sampled_prompts(tunnel.task, 3)
     ablated = interp.AblateHeads(layer=0, heads=0, by="mean", at="scored")
-    with pytest.raises(UsageError, match="prompts of the forward passes"):
-        interp.with_means(tunnel, prompts, ablated)
+    means = interp.with_means(tunnel, prompts, ablated)
+    with pytest.raises(UsageError, match="prompts of the forward passes"), interp.applied(tunnel, *means):
+        pass
     with pytest.raises(PromptError, match="longest prompt has"):
         interp.with_means(tunnel, prompts, interp.AblateHeads(layer=0, heads=0, by="mean", at=(999,)))
     with (
