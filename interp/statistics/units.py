@@ -32,10 +32,7 @@ def clusters_of(rows: Table) -> Int[np.ndarray, " row"]:
 
 
 def counted(prompts: Int[np.ndarray, " row"], clusters: Int[np.ndarray, " row"], name: str) -> dict[str, Any]:
-    """What a number over these rows counts, as fields of a scalar: prompts, and clusters where they are fewer.
-
-    A mean over them is underpowered where clusters are few, or few of them hold most rows.
-    """
+    """What a number over these rows counts, as fields of a scalar; underpowered where few clusters hold most rows."""
     n, sizes = len(np.unique(prompts)), np.unique(clusters, return_counts=True)[1]
     is_uneven = bool(sizes.sum() ** 2 < FEW_OF_ONE_SIZE * np.square(sizes).sum())
     n_clusters = len(sizes) if len(sizes) < n else None
