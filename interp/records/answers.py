@@ -254,9 +254,9 @@ def _verdict(said: Sentences, h: Headline) -> Verdict:
     if any(_is_reversed(h, s) for _, s in h.controls):
         return "depends"
     if h.standing == "within":
-        effect, null = _least(said, h.scalar), h.scalar.null
+        null = h.scalar.null
         beyond = 0.0 if null is None else h.scalar.value - null.value
-        is_far = effect is not None and 2 * (beyond if said.expected == "above" else -beyond) > effect
+        is_far = 2 * (beyond if said.expected == "above" else -beyond) > _least(said, h.scalar)
         return "unshown" if is_far else "no"
     return _degree(said, h.scalar)[0] if h.standing == said.expected else "opposite"
 
@@ -382,11 +382,12 @@ def _change(said: Sentences, h: Headline, verdict: Verdict, beside: float, sente
     s = h.scalar
     if h.objections:
         return "If that control agreed, the answer would be yes."
+    counted = "cluster" if s.n_clusters else s.n_unit
     if s.underpowered:
-        return f"More {s.n_unit}s may decide it" + (f": {s.enough:,} are enough." if s.enough else ".")
+        return f"More {counted}s may decide it" + (f": {s.enough:,} are enough." if s.enough else ".")
     found = _found(said, s, beside) if h.standing == "within" else ""
     if found:
-        more = f"With more {s.n_unit}s, smaller effects could be found."
+        more = f"With more {counted}s, smaller effects could be found."
         return "" if found in sentence else f"A value of {found} would be found 80 % of the time. {more}"
     if verdict not in (*_AFFIRMED, "counted"):
         return ""
@@ -395,16 +396,15 @@ def _change(said: Sentences, h: Headline, verdict: Verdict, beside: float, sente
     return f"{degree_words}{said.limit}".strip()
 
 
-def _least(said: Sentences, s: Scalar) -> float | None:
-    """The smallest effect in the expected direction that would be found 80 % of the time; None where it is unknown."""
-    effect = detectable(s)
-    return None if effect is None else effect.above if said.expected == "above" else effect.below
+def _least(said: Sentences, s: Scalar) -> float:
+    """The smallest effect in the expected direction that would be found 80 % of the time; NaN where it is unknown."""
+    return detectable(s)[said.expected != "above"]
 
 
 def _found(said: Sentences, s: Scalar, beside: float) -> str:
     """`0.2 bits or more`: what would be found 80 % of the time, with what is `beside` the number; empty if unknown."""
     least = _least(said, s)
-    if least is None or s.null is None:
+    if s.null is None or np.isnan(least):
         return ""
     value = beside + s.null.value + (least if said.expected == "above" else -least)
     return f"{with_unit(short(value), s.unit)} or {'more' if said.expected == 'above' else 'less'}"

@@ -15,7 +15,6 @@ Nothing here is "observed power": the value that was measured enters only throug
 
 import math
 from collections.abc import Iterator
-from dataclasses import astuple, dataclass
 from pathlib import Path
 from statistics import NormalDist
 
@@ -27,37 +26,25 @@ POWER = 0.80
 LEVEL = 0.05
 _Z_LEVEL = NormalDist().inv_cdf(1 - LEVEL / 2)
 _Z_POWER = NormalDist().inv_cdf(POWER)
+_NONE = (math.nan, math.nan)
 
 CORRECTED = "p is corrected over {over}: it asks for more than the band, so for a larger effect"
 _UNITS = {
     "probe": LABEL, "name": LABEL, "unit": LABEL, "is_headline": "boolean", "n": "1", "value": "of the number",
-    "null": "of the number", "effect": "of the number", "null_sd": "of the number", "sd": "of the number",
-    "smallest_above": "of the number", "smallest_below": "of the number", "reason": LABEL,
+    "null": "of the number", "effect": "of the number", "smallest_above": "of the number",
+    "smallest_below": "of the number", "reason": LABEL,
 }  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Detectable:
+def detectable(scalar: Scalar) -> tuple[float, float]:
     """The smallest effects, as distances from the null, that are found with 80 % power above it and below it.
 
-    `null_sd` and `sd` are the standard deviations of the null and of the estimate.
+    By a scalar's own null and interval; NaN where one of them is missing or not finite.
     """
-
-    above: float
-    below: float
-    null_sd: float
-    sd: float
-
-
-def detectable(scalar: Scalar) -> Detectable | None:
-    """What a scalar's own null and interval say; None where one of them is missing or not finite."""
-    if scalar.null is None or scalar.interval is None:
-        return None
-    (low, high), (b0, b1), centre = scalar.interval, scalar.null.band, scalar.null.value
-    if not all(map(math.isfinite, (low, high, b0, b1, centre))):
-        return None
-    sd, null_sd = (high - low) / (2 * _Z_LEVEL), (b1 - b0) / (2 * _Z_LEVEL)
-    return Detectable(b1 - centre + _Z_POWER * sd, centre - b0 + _Z_POWER * sd, null_sd, sd)
+    (low, high), (b0, b1) = scalar.interval or _NONE, scalar.null.band if scalar.null else _NONE
+    centre, beyond = scalar.null.value if scalar.null else math.nan, _Z_POWER * (high - low) / (2 * _Z_LEVEL)
+    found = b1 - centre + beyond, centre - b0 + beyond
+    return found if all(map(math.isfinite, found)) else _NONE
 
 
 def power(run: RunRecord | str | Path) -> Table:
@@ -89,13 +76,12 @@ def _rows(record: RunRecord) -> Iterator[dict[str, object]]:
     for probe, found in record.findings.items():
         for name in [*found.headline, *(name for name in found.scalars if name not in found.headline)]:
             s = found.scalars[name]
-            effects, null = detectable(s), s.null.value if s.null else math.nan
-            above, below, null_sd, sd = (math.nan,) * 4 if effects is None else astuple(effects)
+            (above, below), null = detectable(s), s.null.value if s.null else math.nan
             yield {
                 "probe": probe, "name": name, "unit": s.unit, "is_headline": name in found.headline,
                 "n": math.nan if s.n is None else float(s.n), "value": s.value, "null": null, "effect": s.value - null,
-                "null_sd": null_sd, "sd": sd, "smallest_above": above, "smallest_below": below,
-                "reason": _reason(s) if effects is None else "; ".join(_cautions(s)),
+                "smallest_above": above, "smallest_below": below,
+                "reason": _reason(s) if math.isnan(above) else "; ".join(_cautions(s)),
             }  # fmt: skip
 
 

@@ -13,7 +13,7 @@ from interp.statistics.estimates import Estimates
 from interp.statistics.intervals import CONFIDENCE, maximum_statistic_p
 from interp.statistics.quantities import Quantity
 from interp.statistics.ratio import ratio
-from interp.statistics.units import Units, mean_of_units
+from interp.statistics.units import Units, counted, mean_of_units
 
 
 def flipped_means(
@@ -52,7 +52,8 @@ def gain_estimates(
 ) -> Estimates:
     """The mean difference over prompts; null and p by flipping the sign of whole prompts' differences."""
     nobody = "no prompt has another one of equal length, from another cluster, whose keys could be used"
-    found = replace(units.estimates(gain), about=units.counted | {"n": int((~np.isnan(gain)).sum())})
+    known = ~np.isnan(gain)
+    found = replace(units.estimates(gain), about=counted(units.index[known], units.cluster[known], units.name))
     if np.isnan(found.value[0]):
         return replace(found, why=nobody)
     half = np.quantile(np.abs(flipped_means(gain[:, None], signs)), CONFIDENCE)

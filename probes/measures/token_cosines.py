@@ -17,6 +17,7 @@ from interp.statistics.estimates import Estimates
 from interp.statistics.intervals import t_quantile
 from interp.statistics.jackknife import equal_groups, standard_error
 from interp.statistics.ratio import ratio
+from interp.statistics.units import counted
 
 from .cloud import Cloud
 from .sample_sizes import FEW_POINTS
@@ -85,10 +86,9 @@ def token_cosines(
     value = np.array([mine for mine, _ in measured])  # [layer, measure]
     error = np.array([standard_error(replicates, len(names), size) for _, replicates in measured])
     half = np.where(error * t_quantile(len(members)) > _ROUNDING, error * t_quantile(len(members)), np.nan)
-    about = {
-        "n": len(names), "n_unit": cloud.unit, "n_distinct_rows": sets.n_tokens,
-        "underpowered": sets.n_tokens < FEW_POINTS and cloud.unit == "prompt",
-    }  # fmt: skip
+    about = counted(cloud.prompts[sets.row], cloud.units[sets.row], cloud.unit)
+    few = about["underpowered"] or (sets.n_tokens < FEW_POINTS and cloud.unit == "prompt")
+    about |= {"n_distinct_rows": sets.n_tokens, "underpowered": few}
     why, words = "no position holds two different tokens", {"unit": cloud.unit, "size": str(size)}
     return {
         measure: references[measure].compared(

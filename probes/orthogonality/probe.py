@@ -197,7 +197,8 @@ class Orthogonality(Probe):
         after = np.array([cosine_measures(layer)[:, :2].mean(axis=0) for layer in turned])
         more = {"abs_after_rotary": after[:, 0], "signed_after_rotary": after[:, 1]}
         before = np.stack([by_layer["abs"].value, by_layer["signed"].value], axis=1)
-        about = {"underpowered": min(distinct) < FEW_POINTS, "n_distinct_rows": min(distinct)}
+        few = units.counted["underpowered"] or min(distinct) < FEW_POINTS
+        about = {"underpowered": few, "n_distinct_rows": min(distinct)}
         found = {f"head_keys{end}": overall[measure] for measure, end in _ENDINGS.items() if end != "_signed"}
         return Part(
             QUANTITIES.scalars({name: replace(of, about={**of.about, **about}) for name, of in found.items()}),

@@ -160,7 +160,7 @@ class _HeadRows:
             words = {"n_heads": str((~np.isnan(p)).sum())}
             for side, (_, sign) in SIDES.items():
                 n_found = np.array([((p < ALPHA) & (sign * mean > 0)).sum()], np.float64)
-                of_side = Estimates(n_found, about=self.units.counted, words=words)
+                of_side = Estimates(n_found, about=found[named("logit")].about, words=words)
                 found[named(side)] = of_side.against(np.zeros((3, 1)))
         return found
 

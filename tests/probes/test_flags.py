@@ -36,7 +36,7 @@ def test_a_number_is_underpowered_below_the_prompts_that_it_wants_and_not_at_the
     assert below.enough in (None, enough) and at.enough is None
 
 
-TOGETHER = ["attention_entropy", "components", "manifold", "qk_alignment", "sula"]
+TOGETHER = ["attention_entropy", "components", "manifold", "orthogonality", "qk_alignment", "sula"]
 
 
 @pytest.mark.parametrize("name", quick([name for name in TOGETHER if name != "manifold"], TOGETHER))

@@ -183,11 +183,14 @@ def test_a_failed_control_leaves_the_answer_open_and_is_named_as_what_would_chan
 
 
 def test_what_would_change_an_answer_is_said_with_numbers():
-    found = [answers(record_of(attention(n, YES)))[0].change for n in (NO, replace(YES, underpowered=True, enough=200))]
+    few = replace(YES, underpowered=True, enough=200)
+    kinds = (NO, few, replace(few, n=288, n_clusters=48))
+    found = [answers(record_of(attention(n, YES)))[0].change for n in kinds]
     assert found == [
         "A value of 0.243 bits or more would be found 80 % of the time. "
         "With more prompts, smaller effects could be found.",
         "More prompts may decide it: 200 are enough.",
+        "More clusters may decide it: 200 are enough.",
     ]
 
 

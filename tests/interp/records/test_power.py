@@ -21,9 +21,7 @@ def scalar(value, interval, null):
 
 def test_smallest_effect_is_the_edge_of_the_band_and_a_share_of_the_error():
     found = detectable(scalar(0.5, (0.5 - 1.96, 0.5 + 1.96), Null("n", 0.1, (0.1 - 1.96, 0.1 + 3.92))))
-    assert found.sd == pytest.approx(1.0, abs=1e-4) and found.null_sd == pytest.approx(1.5, abs=1e-4)
-    assert found.above == pytest.approx(3.92 + stats.norm.ppf(0.8), abs=1e-4)
-    assert found.below == pytest.approx(1.96 + stats.norm.ppf(0.8), abs=1e-4)
+    assert found == pytest.approx((3.92 + stats.norm.ppf(0.8), 1.96 + stats.norm.ppf(0.8)), abs=1e-4)
 
 
 def test_numbers_without_null_or_interval_say_why():

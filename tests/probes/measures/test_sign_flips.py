@@ -50,3 +50,13 @@ def test_methods_name_what_is_resampled(cluster, word):
     said = gain("bits", "a gain").scalar(gain_estimates(np.array([0.1, 0.2, 0.4]), units, signs))
     assert units.drawn == word and said.null is not None
     assert f"over {word}s" in said.interval_method and f"of each {word} with" in said.null.name
+
+
+def test_a_gain_counts_the_prompts_and_clusters_that_have_one():
+    rows = Table({"prompt": np.arange(60), "cluster": np.arange(60) // 2, "stratum": np.zeros(60, dtype=int)}, {
+        "prompt": "index", "cluster": "index", "stratum": "index",
+    })  # fmt: skip
+    units = Units.of(rows, "text", 50, np.random.default_rng(0))
+    values = np.where(np.arange(60) < 8, 1.0 + np.arange(60), np.nan)
+    found = gain("bits", "a gain").scalar(gain_estimates(values, units, units.signs(99, np.random.default_rng(1))))
+    assert (found.n, found.n_clusters, found.underpowered) == (8, 4, True)
