@@ -88,27 +88,27 @@ class Diff:
 
     def __repr__(self) -> str:
         return (
-            f"{len(self.moved)} of {len(self.shifts)} numbers moved; {len(self._with_verdict('within'))} are within their "
-            f"intervals, {len(self._with_verdict('same'))} the same, {len(self.differing)} changed and have no interval to "
+            f"{len(self.moved)} of {len(self.shifts)} numbers moved; {len(self._of('within'))} are within their "
+            f"intervals, {len(self._of('same'))} the same, {len(self.differing)} changed and have no interval to "
             "compare with"
         )
 
     @property
     def moved(self) -> tuple[Shift, ...]:
         """What moved by more than the intervals."""
-        return self._with_verdict("moved")
+        return self._of("moved")
 
     @property
     def differing(self) -> tuple[Shift, ...]:
         """What changed and has no interval to judge it by: a side has none, or the units are others."""
-        return self._with_verdict("differs")
+        return self._of("differs")
 
     @property
     def is_exact(self) -> bool:
         """Whether every number is the same, and both runs have the same ones."""
-        return not (self.only_first or self.only_second) and len(self._with_verdict("same")) == len(self.shifts)
+        return not (self.only_first or self.only_second) and len(self._of("same")) == len(self.shifts)
 
-    def _with_verdict(self, verdict: Verdict) -> tuple[Shift, ...]:
+    def _of(self, verdict: Verdict) -> tuple[Shift, ...]:
         return tuple(shift for shift in self.shifts if shift.verdict == verdict)
 
 
