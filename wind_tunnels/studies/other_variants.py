@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
 
+from interp.errors import UsageError
 from interp.findings import Findings
 from interp.study import Study
 from interp.system.progress import Report
@@ -38,7 +39,12 @@ class OtherVariants(Study):
         for name, model in opened(self.tunnels, progress):
             assert model.task is not None, "a tunnel has a task"
             models.append((name, model.fingerprint))
-            for task, found in ((model.task, own), (replace(model.task, **read_settings(self.settings)), other)):
+            variant = replace(model.task, **read_settings(self.settings))
+            if variant.vocab_size != model.task.vocab_size:
+                found = f"it has {variant.vocab_size} tokens, and {name} knows {model.task.vocab_size}"
+                fix = "Change settings that leave the tokens as they are."
+                raise UsageError(asked=f"a variant with {', '.join(self.settings)}", found=found, fix=fix)
+            for task, found in ((model.task, own), (variant, other)):
                 found.append(evaluate_model(model.module, task, n=self.n))
         here, there = ([each.figures["kl_bits"].value for each in found] for found in (own, other))
         scalars = {f"{name}_own": scalar for name, scalar in evaluation_scalars(own).items()}

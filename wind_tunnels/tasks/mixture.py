@@ -3,8 +3,6 @@
 Each sequence is of one component, drawn uniformly and named in `domain`; a domain token stands in front, and from
 there on the component's own tokens follow, on ids of its own (`symbols` = `disjoint`) or on ids that all components
 use (`shared`). The posterior is the component's, and zero on outcomes of the others.
-
-Two presets give the domain comparison of `manifold` a sign known beforehand: docs/reference/tasks.md says why.
 """
 
 from collections.abc import Mapping, Sequence

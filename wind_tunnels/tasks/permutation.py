@@ -3,9 +3,6 @@
 All permutations that agree with the images shown are equally likely. With a scratchpad each answer is a single step: it
 is certain where the image was shown, in a pair or on the way, and uniform over the images not seen yet if not. Without
 one the posterior of π^k(s) is a mean over the (V − R)! ways to fill in the images that are hidden.
-
-The reader of window 0 sees the start and the number of steps alone. The cycle of s has every length 1 … V with equal
-probability, so it gives s as many of V parts as k has divisors up to V, and the rest to the other symbols alike.
 """
 
 from collections.abc import Mapping
@@ -161,7 +158,7 @@ def answer_posterior(shown: Symbols, start: Int[np.ndarray, " sequence"], depth:
 
 
 def start_posterior(start: Int[np.ndarray, " sequence"], n_symbols: int, depth: int) -> Posterior:
-    """The same for a reader who sees the start and the number of steps alone."""
+    """The same for a reader who sees the start and the number of steps alone; all lengths of cycles are as likely."""
     steps = np.arange(1, depth + 1)
     n_divisors = (steps[:, None] % np.arange(1, n_symbols + 1) == 0).sum(axis=1)
     back = n_divisors / n_symbols

@@ -88,6 +88,8 @@ def test_decoded_parameters_and_other_variants_are_held_against_their_own(tmp_pa
     assert found["kl_bits_own"].value == pytest.approx(card["value"], rel=0.3)
     assert found["kl_bits"].value > 5 * found["kl_bits_own"].value
     assert found["kl_bits_times"].value == pytest.approx(found["kl_bits"].value / found["kl_bits_own"].value)
+    with pytest.raises(UsageError, match=r"it has 6 tokens, and .* knows 8"):
+        OtherVariants(settings=("p=5",), n=20).measure(tmp_path, nothing)
 
 
 @pytest.mark.slow
