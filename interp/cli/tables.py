@@ -10,7 +10,7 @@ from rich.text import Text
 
 from interp.capture import ModelInfo
 from interp.certificates.verdicts import Count
-from interp.cli.terminal import bold, show_answer, show_notes, show_table
+from interp.cli.terminal import show_answer, show_notes, show_table
 from interp.findings import COLUMNS as ALL_COLUMNS
 from interp.formatting import plain, short, with_unit
 from interp.model import Check, Model, heads_in_words
@@ -90,9 +90,8 @@ def print_differences(found: "Columns") -> None:
             reference = value_of.get((row["probe"], row["name"], row["against"]), math.nan)
             found_of = row.get("found", row["verdict"])  # early records say what moved alone
             shown = ": ".join(part for part in (found_of, row.get("note", "")) if part)
-            cells = (f"{row['probe']}.{row['name']}", row["against"], _short(reference), row["group"],
-                     _short(row["value"]), _short(row["difference"]), _range(interval, "none"), shown)  # fmt: skip
-            rows.append(bold(cells, found_of == "moved" or found_of.startswith("Differ")))
+            rows.append((f"{row['probe']}.{row['name']}", row["against"], _short(reference), row["group"],
+                         _short(row["value"]), _short(row["difference"]), _range(interval, "none"), shown))  # fmt: skip
     columns = ("number", "reference", "", "", "", "difference", "95 % interval", "")
     if rows:
         show_table("against the reference", columns, rows)
