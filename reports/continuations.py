@@ -3,9 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from interp.system.whole_files import telling, writing
-
-from .page.render import is_page, page
+from .page.render import page, write_page
 
 if TYPE_CHECKING:
     from interp.running.generate import Continuations
@@ -13,7 +11,4 @@ if TYPE_CHECKING:
 
 def render(found: "Continuations", target: Path) -> Path:
     """Write the page, whole or not at all; returns its path."""
-    text = page("continuations.html", found=found)
-    with telling(f"writing the page {target}", "Choose another place."), writing(target, is_page) as draft:
-        draft.write_text(text, encoding="utf-8", errors="replace", newline="\n")
-    return target
+    return write_page(target, page("continuations.html", found=found))

@@ -107,7 +107,7 @@ def with_run_options(names: Collection[str]) -> Callable[[Callable[..., None]], 
                 fix = "Leave one out, or put all texts into the file."
                 raise UsageError(asked="--prompt and --prompts", found="a run reads texts or a set of them", fix=fix)
             if "model" in words:
-                named = [name for name in (more.get("named"), words["model"]) if name]
+                named = [name for name in (more.get("named"), words["model"]) if name is not None]
                 named = named if named[-1] != RunOptions.model else named[:1]
                 if len(models := [*dict.fromkeys(split_models(named))]) > 1:
                     fix = "Name one; interp run reads several."

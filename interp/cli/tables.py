@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from rich.text import Text
 
+from interp.capture import ModelInfo
 from interp.certificates.verdicts import Count
-from interp.cli.terminal import bold, show_answer, show_notes, show_table
+from interp.cli.terminal import show_answer, show_notes, show_table
 from interp.findings import COLUMNS as ALL_COLUMNS
 from interp.formatting import plain, short, with_unit
 from interp.model import Check, Model, heads_in_words
@@ -89,9 +90,8 @@ def print_differences(found: "Columns") -> None:
             reference = value_of.get((row["probe"], row["name"], row["against"]), math.nan)
             found_of = row.get("found", row["verdict"])  # early records say what moved alone
             shown = ": ".join(part for part in (found_of, row.get("note", "")) if part)
-            cells = (f"{row['probe']}.{row['name']}", row["against"], _short(reference), row["group"],
-                     _short(row["value"]), _short(row["difference"]), _range(interval, "none"), shown)  # fmt: skip
-            rows.append(bold(cells, found_of == "moved" or found_of.startswith("Differ")))
+            rows.append((f"{row['probe']}.{row['name']}", row["against"], _short(reference), row["group"],
+                         _short(row["value"]), _short(row["difference"]), _range(interval, "none"), shown))  # fmt: skip
     columns = ("number", "reference", "", "", "", "difference", "95 % interval", "")
     if rows:
         show_table("against the reference", columns, rows)
@@ -160,11 +160,7 @@ def _range(interval: tuple[float, float] | None, otherwise: str) -> str:
 
 def print_plan(plan: "Plan") -> None:
     """What a run will cost: passes by kind, then memory, disk and time."""
-    i = plan.model
-    print(
-        f"{i.name}: {i.family}, {i.n_layers} layers, {heads_in_words(i)}, {i.n_parameters:,} parameters, "
-        f"{i.dtype} on {i.device}; nothing of it was loaded"
-    )
+    print(f"{_shape(plan.model)}; nothing of it was loaded")
     rows = []
     for what, group in groupby(plan.steps, key=lambda step: step.what):
         alike = list(group)
@@ -178,7 +174,7 @@ def print_plan(plan: "Plan") -> None:
     show_table(None, columns, rows, whole=slice(1, None))
     print(f"passes   {plan.n_passes:,}, {plan.n_tokens:,} tokens in all, padding included")
     m = plan.memory
-    device = f", and {_size(m.on_device)} on {i.device}" if m.on_device else ""
+    device = f", and {_size(m.on_device)} on {plan.model.device}" if m.on_device else ""
     fits = "free" if plan.fits else "free: IT DOES NOT FIT (bfloat16, --device-map auto, or a larger machine)"
     print(f"memory   {_size(m.peak)} at the peak, weights {_size(m.weights)}{device}; {_size(plan.free)} are {fits}")
     fetched = f", after a download of {_size(plan.download)}" if plan.download else ""
@@ -188,6 +184,11 @@ def print_plan(plan: "Plan") -> None:
         print(f"time     {_duration(low)} to {_duration(high)}, download not counted")
     for note in plan.notes:
         print(f"note     {note}")
+
+
+def _shape(i: ModelInfo) -> str:
+    heads = f"{i.n_layers} layers, {heads_in_words(i)}"
+    return f"{i.name}: {i.family}, {heads}, {i.n_parameters:,} parameters, {i.dtype} on {i.device}"
 
 
 def _duration(seconds: float) -> str:
@@ -211,12 +212,8 @@ def print_checks(model: Model, checks: Sequence[Check]) -> None:
     missing = left_out(model)
     if missing:
         print(f"left out, as the model has nothing for them: {', '.join(missing)}")
-    i = model.info
-    print(
-        f"{i.name}: {i.family}, {i.n_layers} layers, {heads_in_words(i)}, "
-        f"{i.n_parameters:,} parameters, {i.dtype} on {i.device}, weights {model.fingerprint[:12]}"
-    )
-    for said in hazards(i.dtype, i.stored_as):
+    print(f"{_shape(model.info)}, weights {model.fingerprint[:12]}")
+    for said in hazards(model.info.dtype, model.info.stored_as):
         print(said)
 
 

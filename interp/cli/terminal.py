@@ -47,11 +47,6 @@ def show_answer(question: str, sentence: str, *details: str) -> None:
     show_notes(details)
 
 
-def bold(cells: Iterable[str], is_bold: bool = True) -> list[str | Text]:
-    """The cells of a row that stands out, or of another one."""
-    return [Text(printable(cell), style="bold") if is_bold else cell for cell in cells]
-
-
 def _print(what: Table | Text) -> None:
     terminal = Console(highlight=False, markup=False, emoji=False)
     console = terminal if terminal.is_terminal else Console(highlight=False, markup=False, emoji=False, width=180)

@@ -92,16 +92,14 @@ def load(
             allow_pickle=allow_pickle, allow_quantised=allow_quantised, check=check == "again",
         )  # fmt: skip
         return load_as_asked(asked, tokenizer, check=bool(check))
-    if isinstance(name_or_object, PreTrainedModel | Model):
-        where = {"dtype": dtype, "device": device, "device_map": device_map}
-        _refuse_changes(name_or_object, revision=revision, gguf=gguf, adapter=adapter, **where)
+    where = {"dtype": dtype, "device": device, "device_map": device_map}
+    _refuse_changes(name_or_object, revision=revision, gguf=gguf, adapter=adapter, **where)
     if isinstance(name_or_object, Model):
         _refuse_changes(name_or_object, tokenizer=tokenizer)
         model, check = name_or_object, check and not name_or_object.checks
     elif isinstance(name_or_object, PreTrainedModel):
         model = _wrap(name_or_object, tokenizer, allow_quantised)
     elif is_a(name_or_object, BRIDGE):
-        _refuse_changes(name_or_object, adapter=adapter)
         model = _wrap(plain_module(name_or_object), tokenizer, allow_quantised)
         model = replace(model, checks=(bridge_check(name_or_object, model),))
     else:

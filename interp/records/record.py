@@ -134,10 +134,11 @@ class RunRecord(Answering, Mapping[str, Findings]):
         n, unit = self.prompts.get("n"), self.prompts.get("unit", "prompt")
         read = f", {n:,} {unit}s of {self.prompts.get('name', '')}" if n else ""
         rows = [(probe, *row) for probe, found in self.findings.items() for row in found.rows_in_words(found.headline)]
-        where = f"Written to {self.path}; " if self.path else "Not written to a folder; "
+        where = "Not written to a folder; `record.write_page(path)`"
+        where = f"Written to {self.path}; `record.show()`" if self.path else where
         objections = [f"{h.name} {words}." for h in headlines(self.findings) for words in h.objections]
         said = " ".join([*objections, *contradictions(self.findings), tried(self.findings)])
-        further = f"{said} {where}" + "`record.show()` draws the page, `record[probe]` holds all numbers and tables."
+        further = f"{said} {where} draws the page, `record[probe]` holds all numbers and tables."
         return f"{name}{read} ({self.status})", ("probe", *COLUMNS), rows, further
 
     def to_frame(self) -> "pandas.DataFrame":

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +14,7 @@ from interp.editing.edited_rows import edited_rows
 from interp.editing.editor import applied, refuse_applied, refuse_unknown_prompts
 from interp.edits import Edits, PatternsOf
 from interp.errors import UsageError
-from interp.formatting import printable, text_table
+from interp.formatting import html_table, text_table
 from interp.hooks.attention import claimed
 from interp.hooks.ropes import rope_scales, rotating_afresh
 from interp.model import Model
@@ -104,15 +103,7 @@ class Continuations:
         return text_table(self.title, HEAD, self.rows(), "")
 
     def _repr_html_(self) -> str:
-        heads = "".join(f"<th>{name}</th>" for name in HEAD)
-        rows = "".join(
-            f"<tr><td>{escape(c.prompt)}</td><td>{_marked(c.text, c.shared)}</td>"
-            f"<td>{_marked(c.edited_text, c.shared)}</td></tr>"
-            for c in self.each
-        )
-        table = f"<table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>"
-        shown = f"<div><p><b>{escape(self.title)}</b></p>{table}<p>Where the two part, words are bold.</p></div>"
-        return printable(shown)
+        return html_table(self.title, HEAD, self.rows(), "")
 
     def write(self, path: str | Path) -> Path:
         """Write the page: one file that fetches nothing."""
@@ -268,9 +259,3 @@ def _in_words(
 def _line(text: str, end: int | None = None) -> str:
     flat = text.replace("\n", "⏎")
     return flat if end is None or len(flat) <= end else "…" + flat[1 - end :]
-
-
-def _marked(text: str, shared: str) -> str:
-    """A text whose beginning both have, the rest of it bold."""
-    n = len(shared) if text.startswith(shared) else 0
-    return f"{escape(text[:n])}<b>{escape(text[n:])}</b>"

@@ -83,14 +83,12 @@ def dtype_name(given: Any) -> str:
     return name
 
 
-DEVICES = "Use cpu, cuda, cuda:1 ... or mps."
-
-
 def device_name(given: Any) -> str:
     """The name of a device that is one of torch, or the number of a GPU; else `UsageError`."""
     name = f"cuda:{given}" if isinstance(given, int) else str(given)
     if not re.fullmatch(r"(cpu|cuda|mps)(:(0|[1-9][0-9]?))?", name):
-        raise UsageError(asked=f"the device {name!r}", found="there is no such kind of device", fix=DEVICES)
+        fix = "Use cpu, cuda, cuda:1 ... or mps."
+        raise UsageError(asked=f"the device {name!r}", found="there is no such kind of device", fix=fix)
     return name
 
 

@@ -12,7 +12,6 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from interp.errors import RecordError
 from interp.formatting import DASH, cell, near_zero_as_zero, p_equals, p_value, printable, short, with_unit
 from interp.plotting import NULL, PALETTE
 from interp.records.answers import Answer, answers, settled, unclear
@@ -20,7 +19,7 @@ from interp.records.headlines import contradictions, tried
 from interp.records.labels import label
 from interp.records.record import RunRecord
 from interp.records.token_strip import TokenStrip
-from interp.system.whole_files import writing
+from interp.system.whole_files import telling, writing
 
 from ..plotly.theme import DARK, LIGHT, SCHEMES, template
 from . import about
@@ -62,15 +61,9 @@ def is_page(path: Path) -> bool:
 
 def write_page(target: Path, text: str) -> Path:
     """Write a page, whole or not at all; `RecordError` where it cannot be written, or is another's."""
-    try:
-        with writing(target, is_page) as draft:
-            draft.write_text(text, encoding="utf-8", errors="replace", newline="\n")
-    except OSError as error:
-        raise RecordError(
-            asked=f"writing the page {target}",
-            found=f"{error.strerror or error}; the record beside it is whole",
-            fix=f"Mend that, then `interp report {target.parent}` draws the page.",
-        ) from error
+    fix = "Mend that or choose another place; records stay whole, and `interp report` draws the page of one."
+    with telling(f"writing the page {target}", fix), writing(target, is_page) as draft:
+        draft.write_text(text, encoding="utf-8", errors="replace", newline="\n")
     return target
 
 

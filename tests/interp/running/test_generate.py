@@ -170,7 +170,7 @@ def test_texts_stand_side_by_side_and_no_text_is_markup(tmp_path):
     printed = repr(SHOWN).splitlines()
     assert "as it is" in printed[1] and "edited" in printed[1] and "thing⏎more" in printed[2]
     notebook = SHOWN._repr_html_()
-    assert " a <b>&lt;i&gt;word</b>" in notebook and "say &lt;b&gt;" in notebook and "<i>" not in notebook
+    assert " a &lt;i&gt;word</td>" in notebook and "say &lt;b&gt;" in notebook and "<i>" not in notebook
     page = SHOWN.write(tmp_path / "new" / "page.html").read_text()
     assert "<strong>&lt;i&gt;word</strong>" in page and "say &lt;b&gt;" in page and "Content-Security-Policy" in page
     assert "http" not in page.replace("http-equiv", ""), "it fetches nothing"
