@@ -1,6 +1,7 @@
 """Every kind of edit against the float64 formulas of the four families, and what edits refuse, in words."""
 
 from contextlib import nullcontext
+from functools import partial
 
 import numpy as np
 import pytest
@@ -344,3 +345,16 @@ def test_what_does_not_fit_is_refused_in_words_before_any_pass(make, words):
     with pytest.raises(UsageError) as refused, interp.applied(tiny_model("llama"), make()):
         pass
     assert str(refused.value) == words
+
+
+def test_what_would_not_name_the_edits_of_a_block_is_refused_inside_it():
+    model = interp.load("tunnel:bijection-gpt-neox")
+    run = partial(interp.run, model, probes="orthogonality", n_pool=20, out=None, quiet=True)
+    plain = str(run()["orthogonality"])
+    for make in (run, partial(interp.generate, model, interp.sampled_prompts(model.task, 3))):
+        with (
+            interp.applied(model, AttentionOff(layer=1)),
+            pytest.raises(UsageError, match=r"inside a block of interp.applied: .*attention-off"),
+        ):
+            make()
+    assert str(run()["orthogonality"]) == plain
