@@ -166,7 +166,7 @@ def templates_of_pages() -> Environment:
         loader=FileSystemLoader(HOME / "templates"),
         autoescape=True,
         undefined=StrictUndefined,
-        finalize=_printable,
+        finalize=lambda value: printable(value) if type(value) is str else value,  # markup of ours stays as it is
         trim_blocks=True,
         lstrip_blocks=True,
     )
@@ -181,11 +181,6 @@ def templates_of_pages() -> Environment:
     )
     environment.globals.update(dash=DASH, label=label)  # pyrefly: ignore[bad-argument-type]
     return environment
-
-
-def _printable(value: Any) -> Any:
-    """What a template writes: texts with their control characters written out. Markup of ours is left as it is."""
-    return printable(value) if type(value) is str else value
 
 
 def strip_json(strip: TokenStrip) -> str:

@@ -54,8 +54,9 @@ def print_sweep(sweep: Mapping[str, Any]) -> None:
         rows,
     )
     for cell in sweep["cells"]:
+        of = ", ".join(f"{name} = {value}" for name, value in cell["settings"].items()) or "the only combination"
         for seed, words in cell["failures"].items():
-            print(f"FAILED: {_settings(cell)}, seed {seed}: {_short(words)}")
+            print(f"FAILED: {of}, seed {seed}: {_short(words)}")
         for run in cell["runs"]:
             if run["stage"] < run["n_stages"]:
                 print(f"note: {run['folder']} ended in stage {run['stage']} of {run['n_stages']} of its curriculum")
@@ -75,10 +76,6 @@ def _short(failure: str) -> str:
     """A refusal in one line; of an error that was not foreseen the last line, the rest is in the file."""
     lines = [line.strip() for line in failure.strip().splitlines()]
     return lines[-1] if lines[0].startswith("Traceback") else " ".join(lines)
-
-
-def _settings(cell: Mapping[str, Any]) -> str:
-    return ", ".join(f"{name} = {value}" for name, value in cell["settings"].items()) or "the only combination"
 
 
 app = typer.Typer(
