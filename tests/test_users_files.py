@@ -56,7 +56,6 @@ WRITES = {
     "interp/system/array_files.py:__init__": IN_HIDDEN,
     "interp/system/array_files.py:put": IN_HIDDEN,
     "interp/system/whole_files.py:hidden_folder": "in its own folder",
-    "reports/continuations.py:render": IN_DRAFT,
     "reports/export.py:_claim": IN_DRAFT,
     "reports/export.py:_draw": IN_DRAFT,
     "reports/export.py:export": IN_DRAFT,

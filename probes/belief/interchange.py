@@ -116,13 +116,13 @@ def _read(source: Float[np.ndarray, "row outcome"], under: Capture) -> Readout:
     assert under.posterior is not None
     log_q, own = restricted(under[OUTPUT]), np.asarray(under.posterior, np.float64)
     return {
-        f"{name}_kl": cross_entropy_bits(p, log_q) - entropy_bits(p) for name, p in (("source", source), ("own", own))
+        f"{name}_kl": cross_entropy_bits(p, log_q) - entropy_bits(p) for name, p in (("donor", source), ("own", own))
     }
 
 
 def turned_bits(before: Readout, after: Readout, code: Int[np.ndarray, " row"]) -> Float[np.ndarray, " unit"]:
     """Bits by which a swap turned the prediction to the source's posterior, in the mean over the rows of each unit."""
-    nearer = before["source_kl"] - after["source_kl"]
+    nearer = before["donor_kl"] - after["donor_kl"]
     further = after["own_kl"] - before["own_kl"]
     return np.bincount(code, 0.5 * (nearer + further)) / np.bincount(code)
 
@@ -147,6 +147,6 @@ def outcomes(
             found[depth, subspace] = {
                 "depth": np.array([depth]), "subspace": np.array([subspace]),
                 "redirected_bits": turned.drawn(random[:, None], asks="above"),
-                **{name: after[name].mean(keepdims=True) for name in ("source_kl", "own_kl")},
+                **{name: after[name].mean(keepdims=True) for name in ("donor_kl", "own_kl")},
             }  # fmt: skip
     return found

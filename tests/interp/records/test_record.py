@@ -75,7 +75,7 @@ def test_a_record_that_cannot_be_written_or_is_not_there_is_refused(tmp_path):
     with pytest.raises(RecordError, match="Check free space and permissions"):
         small_record().write(tmp_path / "file" / "run")
     with pytest.raises(RecordError, match="Give the folder that a run printed"):
-        open_run(tmp_path)
+        open_run(tmp_path / "nothing")
 
 
 def test_findings_and_tables_that_lack_something_are_refused():
