@@ -666,13 +666,13 @@ def test_redirected_bits_turn_from_the_own_posterior_to_the_donors():
     units = np.repeat(np.arange(4), 2)
     pairs = make_pairs(units, np.zeros((8, 2), dtype=np.int64), np.arange(4), np.random.default_rng(0))
     own = np.linspace(0, 1, 8)
-    under = {BASELINE: {"source_kl": np.arange(8) + 3.0, "own_kl": own}}
-    under["interchange at 2: encoding"] = {"source_kl": np.arange(8) + 1.0, "own_kl": own + 1}
-    under["interchange at 2: readout"] = {"source_kl": np.full(8, 3.0), "own_kl": own}
-    under["interchange at 2: principal"] = {"source_kl": np.arange(8) + 2.5, "own_kl": own - 0.5}
+    under = {BASELINE: {"donor_kl": np.arange(8) + 3.0, "own_kl": own}}
+    under["interchange at 2: encoding"] = {"donor_kl": np.arange(8) + 1.0, "own_kl": own + 1}
+    under["interchange at 2: readout"] = {"donor_kl": np.full(8, 3.0), "own_kl": own}
+    under["interchange at 2: principal"] = {"donor_kl": np.arange(8) + 2.5, "own_kl": own - 0.5}
     under["interchange at 2: all"] = under["interchange at 2: encoding"]
     for i in range(19):
-        under[f"interchange at 2: random {i}"] = {"source_kl": np.arange(8) + 3.0 - 0.1 * i, "own_kl": own}
+        under[f"interchange at 2: random {i}"] = {"donor_kl": np.arange(8) + 3.0 - 0.1 * i, "own_kl": own}
     code = np.repeat(np.arange(4), 2)
     bits = {name: turned_bits(under[BASELINE], under[f"interchange at 2: {name}"], code) for name in SUBSPACES}
     assert bits["encoding"] == pytest.approx([1.5] * 4)
@@ -746,7 +746,7 @@ def test_swapping_the_whole_stream_at_the_end_gives_the_donors_prediction(run):
     table = run.findings["belief"].tables["interchange"]
     last = table.where(table["depth"] == 3)
     whole = last.where(last["subspace"] == "all")
-    assert whole["source_kl"][0] < 0.02 < 5 < whole["own_kl"][0], "as near as the donor's own prediction is"
+    assert whole["donor_kl"][0] < 0.02 < 5 < whole["own_kl"][0], "as near as the donor's own prediction is"
     assert sorted(set(table["depth"].tolist())) == [1, 2, 3], "ten keys do not tell ten values apart in the embedding"
 
 
