@@ -121,9 +121,9 @@ def run(
     The same command resumes an interrupted run.
     """
     models, steps = split_models([*(named or ()), *(model or ())] or [str(RunOptions.model)]), split_commas(revisions)
-    from interp.loading.sources import refuse_wrong_models
-
     if from_ is None:
+        from interp.loading.sources import refuse_wrong_models
+
         refuse_wrong_models(models, asked.revision, asked.gguf)
     from interp.prompting.pools import parts
     from interp.records.record import open_run

@@ -376,7 +376,7 @@ class _Session:
         with self.clock(f"conditions {probe.name}{suffix}"), bar as progress, blas_on_one_thread(), window:
             read = partial(
                 read_conditions, model, whole, resolve=resolve, checks=self.checks, progress=progress,
-                unfinished=self.unfinished, seed=self.spec.seed, code=self.codes.get(probe.name, ""),
+                unfinished=self.unfinished, seed=self.spec.seed, code=self.codes[probe.name],
             )  # fmt: skip
             name, screen = f"conditions of {probe.name}{suffix}", probe.screening(base)
             found = {} if screen is None else read_screen(model, whole, screen)

@@ -157,8 +157,8 @@ def _outcome(name: str, asked: RunOptions) -> RunOutcome:
         files = files_identity(asked)
 
         def is_same(record: RunRecord) -> bool:
-            is_of_code = record.environment.get("probe_code") == codes_of(pools)
-            return is_of_code and record.model.get("files", {}) == files and is_of_prompts(record, pools)
+            is_of_these = record.model.get("files", {}) == files and is_of_prompts(record, pools)
+            return is_of_these and record.environment.get("probe_code") == codes_of(pools)
 
         found = finished_record(spec.hash, Path(str(asked.out)), is_same)
         if found is not None and not found.page.is_file():
