@@ -22,6 +22,7 @@ from interp.cli.options import (
     QuietOption,
     VerboseOption,
     option,
+    options_given,
     panel_of,
     prompt_sets,
     split_models,
@@ -134,11 +135,11 @@ def run(
 
     sets = several if len(several := prompt_sets(asked)) > 1 else []
     asked = replace(asked, model=models[0])
-    if from_ is None and not steps and (shown := demo(asked)) is not None:
+    if from_ is None and (shown := demo(asked, options_given())) is not None:
         saved.finish(measure(shown), asked.quiet, verbose)
         return None if asked.quiet else print(YOUR_MODEL)
     if from_ is not None:
-        again = RunSpec.of(open_run(from_)).on(replace(asked, checkpoints=(*asked.checkpoints, *steps)))
+        again = RunSpec.of(open_run(from_)).on(asked, options_given())
         return saved.finish(measure(again), asked.quiet, verbose)
     if len(models) > 1 or steps or sets or (asked.splits is not None and len(parts(asked.splits)) > 1):
         return _run_many(models, steps, sets, replace(asked, prompts=None) if sets else asked, verbose)

@@ -4,6 +4,7 @@ Its process, Mess3, has three hidden states: the exact belief about them is a po
 many values. The residual stream alone is read, few controls are drawn and no subspaces are exchanged.
 """
 
+from collections.abc import Collection
 from dataclasses import replace
 
 from interp.options import BESIDE, RunOptions
@@ -17,9 +18,8 @@ _SETTINGS = {
 YOUR_MODEL = "Measure a model of your own: interp run --model FOLDER_OR_HUB_NAME --probe value_axis"
 
 
-def demo(asked: RunOptions) -> RunOptions | None:
-    """The demonstration, where nothing was asked but where it goes, what is printed, and what records keep beside."""
-    free = {"out", "report", "quiet", *BESIDE}
-    if asked != RunOptions(**{name: value for name, value in vars(asked).items() if name in free}):
+def demo(asked: RunOptions, given: Collection[str]) -> RunOptions | None:
+    """The demonstration, where nothing is given but where it goes, what is printed, and what records keep beside."""
+    if not {"out", "report", "quiet", *BESIDE}.issuperset(given):
         return None
     return replace(asked, model="tunnel:mess3-gpt-neox", probes=tuple(_SETTINGS), settings=_SETTINGS, n_pool=200)

@@ -10,7 +10,9 @@ from inspect import Parameter, Signature, signature
 from typing import Annotated, Any, get_args
 
 import typer
-from typer._click.core import Context
+from typer._click.core import Context, ParameterSource
+from typer._click.globals import get_current_context
+from typer.core import TyperArgument
 from typer.models import ArgumentInfo
 
 from interp.cli import completion as completing
@@ -129,6 +131,17 @@ def with_run_options(names: Collection[str]) -> Callable[[Callable[..., None]], 
     return decorate
 
 
+def options_given() -> dict[str, str]:
+    """The options of a run that the command line names, at their defaults or not, and how it names them."""
+    context = get_current_context()
+    found = {}
+    for each in context.command.params:
+        name = _STANDS_FOR.get(each.name or "", each.name)
+        if name in OPTIONS and context.get_parameter_source(each.name or "") is not ParameterSource.DEFAULT:
+            found[name] = OPTIONS[name].flag if isinstance(each, TyperArgument) else each.opts[0]
+    return found
+
+
 def split_models(given: Iterable[str]) -> list[str]:
     """Models with commas between them; a folder whose name has a comma is one model."""
     return [part for words in given for part in ([words] if is_folder(words) else split_commas(words) or [words])]
@@ -183,6 +196,7 @@ _NAMED = _beside(
 )  # fmt: skip
 _BESIDE = {"prompt": "prompts", "layer": "settings", "help_all": ""}
 """Options beside those of a run, and the option of a run that they come with."""
+_STANDS_FOR = {**_BESIDE, "named": "model", "revisions": "checkpoints"}
 
 
 def _parameter(field: Field[Any]) -> Parameter:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from interp.cli.options import ALL, QuietOption, VerboseOption, with_run_options
+from interp.cli.options import ALL, QuietOption, VerboseOption, options_given, with_run_options
 from interp.errors import UsageError
 from interp.options import RunOptions
 from interp.settings import split_commas
@@ -42,6 +42,17 @@ def finish_comparison(record: "RunRecord", quiet: bool, verbose: bool) -> None:
         if "prompt_sets" in tables:
             print_sets(tables["prompt_sets"])
     finish(record, quiet, verbose)
+
+
+def refuse_options_beside(run: Path | None) -> None:
+    """Raise `UsageError` where a run that was made is named, and options of one that is to be made."""
+    beside = {name: flag for name, flag in options_given().items() if name != "quiet"}
+    if run is not None and beside:
+        raise UsageError(
+            asked=f"{run} with {', '.join(beside.values())}",
+            found="that run was made; options are those of a run that this command makes",
+            fix="Leave out the folder, or the options.",
+        )
 
 
 @app.command(epilog="Example: interp export runs/pythia-410m-20260101-120000 --figures pdf --tables latex --out paper")
@@ -118,13 +129,14 @@ def diff(
     from interp.cli.tables import print_diff
     from interp.records.diff import diff as between
 
+    refuse_options_beside(first)
     if first is None and asked.adapter is not None:
         from interp.running.run import run_as_asked as measure
 
         records = [measure(each) for each in (replace(asked, adapter=None), asked)]
         found = between(*records)
         print(*(record.path for record in records), sep="\n")
-    elif first is not None and second is not None and asked.adapter is None:
+    elif first is not None and second is not None:
         found = between(first, second)
     else:
         raise UsageError(
@@ -150,6 +162,7 @@ def power(
     from interp.records.record import open_run
     from interp.running.run import run_as_asked as measure
 
+    refuse_options_beside(run_)
     record = measure(asked) if run_ is None else open_run(run_)
     print_power(smallest(record), every)
     print(record.path)

@@ -83,13 +83,13 @@ class RunSpec(RunOptions):
         is_rounded = bool(record.model.get("stored_as") or record.model.get("quantisation"))
         return cls.from_json({"allow_quantised": is_rounded, **record.spec})
 
-    def on(self, asked: RunOptions) -> RunOptions:
+    def on(self, asked: RunOptions, given: Mapping[str, str]) -> RunOptions:
         """The same run where and how `asked` says: on its device, into its folder, trusting what it trusts.
 
-        Raises `UsageError` where `asked` would change the numbers.
+        `given` are the options that were asked for, by flag. Raises `UsageError` where one would change the numbers.
         """
-        said = {name: value for name, value in vars(asked).items() if value != getattr(RunOptions, name)}
-        changes = [OPTIONS[name].flag for name in HASHED if name in said]
+        said = {name: getattr(asked, name) for name in given}
+        changes = [flag for name, flag in given.items() if name in HASHED]
         if changes:
             raise UsageError(
                 asked=f"the run of a record again, with {', '.join(changes)}",

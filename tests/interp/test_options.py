@@ -155,7 +155,8 @@ def test_what_a_record_keeps_beside_is_repeated_and_makes_no_difference(place, c
         with pytest.raises(Called):
             repeat()
     assert [getattr(call, name) for call in calls] == [getattr(asked, name)] * 3
-    assert getattr(RunSpec.of(first).on(RunOptions(**another(name))), name) == getattr(asked, name)
+    for again in (asked, RunOptions()):
+        assert getattr(RunSpec.of(second).on(again, {name: OPTIONS[name].flag}), name) == getattr(again, name)
 
 
 def test_every_recorded_option_is_asked_for():
@@ -180,9 +181,27 @@ def test_a_record_is_repeated_elsewhere_but_not_otherwise(place, calls):
     with pytest.raises(Called):
         CliRunner().invoke(app, [*again, "--device", "cpu", "--out", "elsewhere", "-q"], catch_exceptions=False)
     assert (calls[0].device, calls[0].out, calls[0].quiet) == ("cpu", Path("elsewhere"), True)
-    for words in (["--n-pool", "7"], ["--no-bos"], ["--model", "phi-2"], ["--set", "layer=3"], ["--revisions", "a,b"]):
+    default = RunOptions.model
+    for words in (
+        ["--n-pool", "7"], ["--no-bos"], ["--bos"], ["--model", "phi-2"], ["--set", "layer=3"], ["--revisions", "a,b"],
+        ["--seed", "0"], ["--model", default], [default], ["--probe", "manifold"], ["--prompt", "a text"],
+    ):  # fmt: skip
         with pytest.raises(UsageError, match="the record already specifies it"):
             CliRunner().invoke(app, [*again, *words], catch_exceptions=False)
+
+
+@pytest.mark.parametrize("words", [["--model", RunOptions.model], [RunOptions.model], ["--probe", "manifold"]])
+def test_an_option_given_at_its_default_is_not_the_demonstration(place, calls, words):
+    with pytest.raises(Called):
+        CliRunner().invoke(app, ["run", *words], catch_exceptions=False)
+    assert (calls[0].model, tuple(calls[0].probes)) == (RunOptions.model, RunOptions.probes)
+
+
+@pytest.mark.parametrize("command", [["power", "RUN"], ["diff", "RUN", "RUN"], ["diff", "RUN"]], ids=" ".join)
+def test_a_run_that_was_made_takes_no_options(command):
+    for words in (["--n-pool", "7"], ["--seed", "0"], ["--adapter", "mine"]):
+        with pytest.raises(UsageError, match=f"RUN with {words[0]}: that run was made"):
+            CliRunner().invoke(app, [*command, *words], catch_exceptions=False)
 
 
 @pytest.mark.parametrize("command", ["run", "plan", "power"])
