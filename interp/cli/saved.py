@@ -123,8 +123,8 @@ def diff(
     """Print which numbers changed between two runs, and which settings differ.
 
     With --adapter and no folders both runs are made first: the model as it is, then adapted.
-    Exit code 0 if none changed by more than its interval, 1 if one did. A number without an interval cannot be tested:
-    its change is printed and does not count, unless --exact asks for the same numbers.
+    Exit code 0 if none changed by more than its interval, 1 if one did. A number without an interval or an underpowered
+    one cannot be tested: its change is printed and does not count, unless --exact asks for the same numbers.
     """
     from interp.cli.tables import print_diff
     from interp.records.diff import diff as between

@@ -111,7 +111,7 @@ def print_diff(found: "Diff") -> None:
     """What moved, and what differs behind it; what stayed within the intervals is counted."""
     for title, shifts in (
         ("moved by more than the intervals", found.moved),
-        ("changed, without an interval to compare with", found.differing),
+        ("changed, and cannot be tested", found.differing),
     ):
         columns = ("number", "first", "second", "difference", "95 % interval")
         rows = [

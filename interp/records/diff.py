@@ -1,6 +1,7 @@
 """What moved between two runs by more than their intervals, and what differs in how they came about: `interp diff`.
 
-A number without an interval cannot be tested: that it changed is said, and is no sign that anything moved.
+A number without an interval cannot be tested, nor an underpowered one, whose interval is too narrow: that it changed is
+said, and is no sign that anything moved.
 
 The difference of two numbers has the interval that is recovered from theirs (MOVER): with d = y − x, x in (a, b) and
 y in (l, u),
@@ -23,8 +24,8 @@ from interp.options import BESIDE
 from interp.records.record import RunRecord, open_run
 
 Verdict = Literal["moved", "within", "differs", "same"]
-"""`moved`: the interval of the difference leaves out 0; `within`: it does not. Where a side has no interval: `differs`
-or, up to rounding, `same`. Two numbers that are alike to the last bit are the `same` too."""
+"""`moved`: the interval of the difference leaves out 0; `within`: it does not. Where a side has no interval or is
+underpowered: `differs` or, up to rounding, `same`. Two numbers that are alike to the last bit are the `same` too."""
 
 ROUNDING = 1e-6
 """Relative difference up to which numbers without intervals are the same: single precision sums in another order."""
@@ -39,7 +40,7 @@ follow from the rest."""
 
 @dataclass(frozen=True)
 class Shift:
-    """One number in two runs. `interval` is of the difference, second minus first; None where a side has none."""
+    """One number in two runs. `interval` is of the difference, second minus first; None where it cannot be tested."""
 
     probe: str
     name: str
@@ -89,8 +90,7 @@ class Diff:
     def __repr__(self) -> str:
         return (
             f"{len(self.moved)} of {len(self.shifts)} numbers moved; {len(self._of('within'))} are within their "
-            f"intervals, {len(self._of('same'))} the same, {len(self.differing)} changed and have no interval to "
-            "compare with"
+            f"intervals, {len(self._of('same'))} the same, {len(self.differing)} changed and cannot be tested"
         )
 
     @property
@@ -100,7 +100,7 @@ class Diff:
 
     @property
     def differing(self) -> tuple[Shift, ...]:
-        """What changed and has no interval to judge it by: a side has none, or the units are others."""
+        """What changed and cannot be tested: a side has no interval or is underpowered, or the units are others."""
         return self._of("differs")
 
     @property
@@ -158,8 +158,11 @@ def shift(probe: str, name: str, first: Scalar, second: Scalar) -> Shift:
 
 
 def difference_interval(first: Scalar, second: Scalar) -> tuple[float, float] | None:
-    """The 95 % interval of `second` minus `first`, recovered from theirs; None where a side is not finite."""
-    if first.interval is None or second.interval is None:
+    """The 95 % interval of `second` minus `first`, recovered from theirs.
+
+    None where a side is not finite or underpowered.
+    """
+    if first.interval is None or second.interval is None or first.underpowered or second.underpowered:
         return None
     x, (a, b) = first.value, first.interval
     y, (low, high) = second.value, second.interval

@@ -15,7 +15,7 @@ def in_words(row: Mapping[str, Any]) -> str:
     columns = ("difference", "difference_low", "difference_high") if row["against"] else ("value", "low", "high")
     value, low, high = (short(row[column]) for column in columns)
     than = f" compared with {row['against']}" if row["against"] else ""
-    verdict = f", {row['verdict'] or 'no interval'}" if row["against"] else ""
+    verdict = f", {row['verdict'] or 'not tested'}" if row["against"] else ""
     return f"{row['name']}: {row['group']}{than}: {with_unit(value, row['unit'])} ({low} to {high}){verdict}"
 
 

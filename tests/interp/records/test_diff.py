@@ -48,6 +48,7 @@ def test_difference_interval_is_quadrature_on_either_side():
         (scalar(1.0, 0.9, 1.1), scalar(1.01), "differs"),
         (scalar(math.nan), scalar(math.nan), "same"),
         (scalar(math.nan), scalar(1.0), "differs"),
+        (scalar(1.0, 0.9, 1.1), replace(scalar(2.0, 1.9, 2.1), underpowered=True), "differs"),
         (scalar(1.0, 0.9, 1.1, "bits"), scalar(1.05, 0.9, 1.1, "nats"), "differs"),
     ],
 )
