@@ -15,6 +15,7 @@ from interp.capture import Capture
 from interp.findings import Findings
 from interp.need import Need
 from interp.probe import Probe
+from interp.statistics.entropy_draw import N_STRATA, entropy_quintiles
 from interp.testing import Shape, synthetic_capture
 
 from .simulations import Grouping, Simulation, Trials, grouped, in_common, noise, of_model
@@ -43,6 +44,8 @@ class Text:
     """Four templates make one domain, a fifth of the prompts."""
     alike: float = 0.0
     """The share of every variance that prompts of one cluster have in common."""
+    by_fifths: bool = False
+    """They are a third of a pool, as many from every fifth of its entropies."""
 
     def n_of(self, n: int) -> int:
         """How many prompts a simulation of `n` clusters has."""
@@ -60,6 +63,7 @@ TEXTS: Mapping[str, Text] = {
     "templates of unequal size": Text(clusters="templates", alike=0.7),
     "templates of few tokens": Text(clusters="templates", alike=0.7, few_tokens=True, previous_tells=0.3),
     "four templates make one domain": Text(one_domain=True, alike=0.7),
+    "drawn from each fifth of the entropies": Text(by_fifths=True),
 }  # fmt: skip
 
 
@@ -79,6 +83,8 @@ class Drawn:
 
 def draw(text: Text, step: float, n: int, rng: np.random.Generator, seed: int, size: float) -> Drawn:
     """One simulation; the planted effect is in what the third coordinate tells of the entropy: see `effects`."""
+    if text.by_fifths:
+        return _drawn_by_fifths(draw(replace(text, by_fifths=False), step, 3 * n, rng, seed, size), n, rng)
     cluster = grouped(text.clusters, n, rng)
     if text.one_domain:
         cluster = np.append(cluster, n + np.arange(n // 4) % 4)
@@ -121,6 +127,14 @@ def draw(text: Text, step: float, n: int, rng: np.random.Generator, seed: int, s
         "domain": domain, "cluster": cluster, "token": tokens, "length": length, "position": length - 1,
     }  # fmt: skip
     return Drawn(points, own, columns, previous)
+
+
+def _drawn_by_fifths(pool: Drawn, n: int, rng: np.random.Generator) -> Drawn:
+    """`n` prompts of a pool, drawn as a run draws them."""
+    drawn = entropy_quintiles(pool.entropy, n // N_STRATA, rng)
+    columns = {**pool.columns, "stratum": drawn.stratum}
+    kept = {name: column[drawn.index] for name, column in columns.items()}
+    return Drawn(pool.points[drawn.index], pool.own[drawn.index], kept, pool.previous[drawn.index])
 
 
 def effects(step: float) -> tuple[str, ...]:

@@ -32,6 +32,7 @@ def value_axis() -> Trials:
         Simulation("value_axis", name, partial(found_in_texts, text, _AXIS, 240), _simulated_numbers(text),
               effects=effects(_AXIS), n=f"{text.n_of(240)} prompts", small=small, truth=partial(_of_model, _axes, text))
         for name, text in TEXTS.items()
+        if not text.by_fifths  # half splits know of no fifths
     )  # fmt: skip
     evidence = Known(
         "program:evidence", "r2_beyond_token", ("above",), "its last layer writes the variable evidence_1, the target",
@@ -78,7 +79,7 @@ def _simulated_numbers(text: Text) -> tuple[str, ...]:
 
 def _many(text: Text, step: float, n: int, model: int, size: float) -> Drawn:
     """A hundred times the prompts of a simulation, of the same model; of very many clusters each prompt is one."""
-    alone = replace(text, clusters="alone", one_domain=False)
+    alone = replace(text, clusters="alone", one_domain=False, by_fifths=False)
     return draw(alone, step, 100 * n, np.random.default_rng([11, model]), model, size)
 
 
@@ -145,10 +146,12 @@ def _planes(text: Text, model: int, size: float) -> Mapping[str, float]:
 
 def manifold() -> Trials:
     small = {"n_permutations": 99, "n_null": 40, "n_bootstrap": 299, "n_splits": 2}
-    numbers = ("entropy_correlation", "curve_order", "best_layer_entropy_correlation")
+    numbers = ("entropy_correlation",)  # the one that is resampled within the fifths that were drawn from
+    others = ("curve_order", "best_layer_entropy_correlation")
     simulations = tuple(
         Simulation("manifold", name, partial(found_in_texts, text, _PLANE, 150),
-              numbers if text.unequal else (*numbers, "collapse"),  # small domains are not compared
+              # small domains are not compared
+              numbers + others * (not text.by_fifths) + ("collapse",) * (not (text.unequal or text.by_fifths)),
               ("collapse",), effects(_PLANE), f"{text.n_of(150)} prompts", small, partial(_of_model, _planes, text))
         for name, text in TEXTS.items()
     )  # fmt: skip

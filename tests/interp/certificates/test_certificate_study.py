@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import ClassVar
 
 import numpy as np
@@ -65,7 +66,8 @@ def test_a_probe_that_nobody_registered_is_certified_by_where_it_lies(tmp_path):
         "n_permutations": [99]
     }
     row = row_of(record)
-    assert row["n_judged"] == row["n_null"] == 65 and row["power_3"] > 0.5 and row["n_planted"] == 13
+    assert row["n_judged"] == row["n_null"] == 5 * len(TEXTS)
+    assert row["power_3"] > 0.5 and row["n_planted"] == len(TEXTS)
     assert row["n_worst"] == 0, "of one kind there are too few simulations for a rate of its own"
     assert row["word"] in ("holds", "liberal") and row["called"] < 0.3
     assert row_of(record, "n")["word"] == "no p" and "no null" in row_of(record, "n")["why"]
@@ -130,6 +132,10 @@ def test_a_text_holds_what_its_words_say():
     assert effects(0.5)[1] == "R² = 0.50" and r2 == pytest.approx(0.5, abs=0.04)
     null = draw(TEXTS["as assumed"], 0.5, 4000, np.random.default_rng(1), 3, 0.0)
     assert abs(np.corrcoef(null.own, null.columns["next_entropy_bits"])[0, 1]) < 0.05
+    fifths = draw(TEXTS["drawn from each fifth of the entropies"], 0.5, 200, np.random.default_rng(1), 3, 0.0)
+    of_fifth = [fifths.entropy[fifths.columns["stratum"] == k] for k in range(5)]
+    assert [len(each) for each in of_fifth] == [40] * 5 and len(fifths.points) == len(fifths.previous) == 200
+    assert all(below.max() <= above.min() for below, above in pairwise(of_fifth))
 
 
 def test_the_command_prints_a_word_for_each_number_and_the_page(tmp_path, capsys, monkeypatch):
