@@ -27,7 +27,7 @@ from interp.statistics.intervals import band
 from interp.system.progress import Report
 from interp.tunnel import Sequences
 
-from ..evaluation.scalars import figure_scalars, resampled_scalar
+from ..evaluation.evaluation import figure_scalars, primary_slice, resampled, resampled_scalar
 from .over_seeds import CheckedStudy, fingerprint_table
 
 SYMMETRIC = ("bijection", "recall")
@@ -56,7 +56,6 @@ class TunnelEvaluation(CheckedStudy):
         import interp
 
         from ..evaluation.checkpoint import evaluate_longer, evaluate_sides
-        from ..evaluation.evaluation import primary_slice, resampled
         from ..networks.networks import predict
         from ..networks.weights import open_tunnel
         from ..training.sampling import evaluation_generators
