@@ -151,7 +151,6 @@ class ComponentRoles(NetworkStudy):
         belief, components = probes["belief"], probes["components"]
         prompts = interp.sampled_prompts(model.task, self.n_pool, self.seed)
         read = interp.collect(model, prompts, [OUTCOMES, QUERIES, *_LOGITS])
-        routed, elsewhere = routed_shares(model, prompts, read)
 
         def harm(edits: "Sequence[Edit]") -> float:
             return _kl(interp.collect(model, prompts, [OUTCOMES], edits=edits)) - _kl(read)
@@ -164,8 +163,7 @@ class ComponentRoles(NetworkStudy):
             "feed_forward_logit_share": wrote["mlp_logit"] / sum(wrote.values()),
             "feed_forward_off_bits": min(harm([interp.FeedForwardOff(layer=layer)]) for layer in layers),
             "attention_off_bits": min(harm([interp.AttentionOff(layer=layer)]) for layer in layers),
-            "routed_share": routed,
-            "routed_share null": elsewhere,
+            "routed_share": routed_shares(model, prompts, read),
             "least_gain_bits": float(-np.diff(depths["posterior_kl"]).max()),
             "depth_trend": components["posterior_kl_trend"].value,
             "stream_growth": float(np.min(norm[1:] / norm[:-1])),
@@ -178,7 +176,7 @@ class ComponentRoles(NetworkStudy):
         ):
             given = belief[theirs]
             assert given.null is not None, "the probe gives a null with this number"
-            found |= {mine: given.value, f"{mine} null": given.null.value}
+            found[mine] = given.value, given.null.value
         return found
 
 

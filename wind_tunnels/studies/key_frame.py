@@ -31,7 +31,7 @@ _STRETCH = 30.0
 
 def key_frame(
     model: "Model", prompts: "PromptSet", harm: Callable[["Sequence[Edit]"], float]
-) -> dict[str, float]:  # fmt: skip
+) -> "dict[str, float | tuple[float, float]]":  # fmt: skip
     """|cos| of keys as they are and stretched, the bits that each change adds (`harm`), those of the heads removed."""
     import interp
 
@@ -45,8 +45,7 @@ def key_frame(
         "keys_cosine": mean_cosine(read[KEYS], rows["prompt"]),
         "keys_stretched_cosine": mean_cosine(stretched, rows["prompt"]),
         **{f"keys_{name}_bits": harm(edits) for name, edits in changes.items()},
-        "binding_head_bits": zeroed.pop(binds),
-        "binding_head_bits null": float(np.mean(zeroed)),
+        "binding_head_bits": (zeroed.pop(binds), float(np.mean(zeroed))),
     }
 
 
