@@ -1,10 +1,11 @@
 """How a network is trained: the numbers of a training, and nothing that happens in it."""
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from ..validation import FRACTION, POSITIVE, Checked
+from ..validation import FRACTION, POSITIVE, Checked, Conflict
 
 
 @dataclass(frozen=True)
@@ -56,13 +57,9 @@ class Recipe(Checked):
         "clip": POSITIVE, "balance": FRACTION, "later_share": FRACTION,
     }  # fmt: skip
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.later_share and self.horizon is None:
-            raise self.refusal(
-                "later_share without a horizon: all positions are trained then",
-                "Say how many positions come before it: horizon.",
-            )
+    def conflicts(self) -> Iterator[Conflict]:
+        found = "later_share without a horizon: all positions are trained then"
+        yield bool(self.later_share) and self.horizon is None, found, "Say how many positions come before it: horizon."
 
     def rate(self, step: int) -> float:
         """The factor on both learning rates at this step, between 0 and 1."""
