@@ -20,8 +20,8 @@ from ..plans.settings import read_settings, read_value
 if TYPE_CHECKING:
     from ..plans.rebuild import Rebuild
     from ..plans.train_tunnel import FinishedTraining, Keep
+    from ..training.loop import OnStep, TrainingState
     from ..training.plan import TrainingPlan
-    from ..training.state import OnStep, TrainingState
 
 
 def print_figures(figures: Mapping[str, Figure], title: str) -> None:

@@ -27,8 +27,8 @@ from interp.system.whole_files import begins_with, telling, writing
 from interp.tunnel import Task
 
 from ..networks.architectures import NEEDED, has
+from ..training.loop import OnStep
 from ..training.plan import TrainingPlan
-from ..training.state import OnStep
 from .train_tunnel import FinishedTraining, Keep, make_plan, side_by_side, train_tunnel
 
 SWEEP_NAME = "sweep.json"
