@@ -1,13 +1,17 @@
 """Refusal, in words, of fields that make no sense: before anything is drawn, let alone trained."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar, Literal, get_args, get_origin, get_type_hints
 
 from interp.errors import UnknownName, UsageError
 
 Rule = tuple[Callable[[Any], bool], str]
 """What a field has to be, and the words for it behind its name."""
+
+
+Conflict = tuple[bool, str, str]
+"""Whether fields make no sense together; what is found then, and what to do."""
 
 
 def _is_number(x: Any) -> bool:
@@ -43,6 +47,10 @@ class Checked:
         """What the fields are of."""
         raise NotImplementedError
 
+    def conflicts(self) -> Iterator[Conflict]:
+        """What fields that are right by themselves may not be together: the first that is so is refused."""
+        yield from ()
+
     def refusal(self, found: str, fix: str) -> UsageError:
         """Of fields that make no sense together."""
         return UsageError(asked=self.asked, found=found, fix=fix)
@@ -62,6 +70,9 @@ class Checked:
                 raise UnknownName(name, str(value), known)
             if hints[name] is bool and type(value) is not bool:
                 raise self.refusal(f"{name} = {value!r}", "It is True or False.")
+        for is_so, found, fix in self.conflicts():
+            if is_so:
+                raise self.refusal(found, fix)
 
 
 def is_prime(n: int) -> bool:

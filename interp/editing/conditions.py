@@ -21,7 +21,7 @@ from interp.edit import Edit
 from interp.editing.change_size import ChangeSizes
 from interp.editing.edited_rows import edited_rows
 from interp.editing.editor import Editor, editing, needs_outputs, refuse_misfits
-from interp.editing.head_outputs import HeadOutputs
+from interp.editing.prompt_tensors import HeadOutputs
 from interp.editing.proof import EditedBatch
 from interp.editing.restart import Residuals, first_layer
 from interp.editing.steps import make_steps, signature

@@ -16,7 +16,7 @@ from interp.editing.call_positions import CallsOfTexts
 from interp.editing.donor_patterns import DonorPatterns, refuse_unlike
 from interp.editing.edit_files import resolve_edits
 from interp.editing.edited_rows import rows_in_batch, rows_without_prompts
-from interp.editing.head_outputs import HeadOutputs
+from interp.editing.prompt_tensors import HeadOutputs
 from interp.editing.steps import EditedRows, EditStep, SeenStep, make_steps
 from interp.edits import AblateHeads, BypassLayer, Edits, PatternsOf, ReplaceCoordinates
 from interp.errors import UsageError

@@ -1,4 +1,7 @@
-"""Tensors of the pass without edits, kept on the CPU at every position of every prompt."""
+"""Tensors of the pass without edits, kept on the CPU at every position of every prompt; head outputs among them.
+
+These are what an edit puts in the place of others: those of other prompts, and their means.
+"""
 
 from collections.abc import Iterable
 
@@ -6,8 +9,11 @@ import numpy as np
 import torch
 from jaxtyping import Int
 
+from interp.errors import PromptError
 from interp.hooks.attention import Listener
-from interp.reading.batches import Batch
+from interp.hooks.pattern import AttentionCall
+from interp.reading.batches import Batch, RowIndex
+from interp.system.float64 import double
 from interp.system.processes import Ranks
 
 
@@ -52,3 +58,57 @@ class PromptTensors(Listener):
         if layer not in self._kept:
             self._kept[layer] = x.new_zeros(len(self.lengths), int(self.lengths.max()), x.shape[-1])
         self._kept[layer][prompts, : x.shape[1]] = x
+
+
+class HeadOutputs(PromptTensors):
+    """The head outputs of a few layers of every prompt, heads laid end to end."""
+
+    def __init__(self, lengths: Int[np.ndarray, " prompt"], layers: Iterable[int]) -> None:
+        super().__init__(lengths, layers)
+        self._donors: dict[int, np.ndarray] = {}
+
+    def after(self, call: AttentionCall, z: torch.Tensor) -> torch.Tensor:
+        if call.layer in self.layers:
+            self.put(call.layer, z.flatten(2))
+        return z
+
+    def mean(self, layer: int, rows: RowIndex) -> torch.Tensor:
+        """The mean over the rows of `rows`, `[1, 1, feature]`, float64."""
+        picked = self[layer][torch.from_numpy(rows.prompt), torch.from_numpy(rows.position)]
+        return double(picked).mean(dim=0)[None, None]
+
+    def donated(self, layer: int, seed: int, batch: Batch) -> torch.Tensor:
+        """For every prompt of the batch the outputs of its donor at the same positions, `[prompt, pos, feature]`.
+
+        Positions that a donor lacks (see `donors`) are given by others of the donor, drawn at random.
+        """
+        donor = self.donors(seed)[batch.prompts]
+        positions = np.zeros(batch.ids.shape, dtype=np.int64)  # padding takes the first, and is never read
+        for row, prompt in enumerate(batch.prompts.tolist()):
+            n, n_donor = int(self.lengths[prompt]), int(self.lengths[donor[row]])
+            drawn = np.random.default_rng([seed, 1, prompt]).integers(n_donor, size=max(0, n - n_donor))
+            positions[row, :n] = np.concatenate([np.arange(min(n, n_donor)), drawn])
+        return self[layer][torch.from_numpy(donor)[:, None], torch.from_numpy(positions)]
+
+    def donors(self, seed: int) -> Int[np.ndarray, " prompt"]:
+        """Another prompt for each, drawn among those at least as long.
+
+        A prompt that is longer than all others has none: its donor is drawn among the longest of them.
+        """
+        if len(self.lengths) < 2:
+            raise PromptError(
+                asked="resampling head outputs",
+                found="there is only one prompt",
+                fix="Give two prompts or more: each takes the output of another.",
+            )
+        if seed not in self._donors:
+            rng = np.random.default_rng(seed)
+            everybody = np.arange(len(self.lengths))
+            chosen = []
+            for prompt in everybody:
+                others = everybody[everybody != prompt]
+                long = others[self.lengths[others] >= self.lengths[prompt]]
+                longest = others[self.lengths[others] == self.lengths[others].max()]
+                chosen.append(int(rng.choice(long if len(long) else longest)))
+            self._donors[seed] = np.array(chosen)
+        return self._donors[seed]

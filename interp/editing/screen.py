@@ -23,7 +23,7 @@ from jaxtyping import Float
 
 from interp.editing.edited_rows import edited_rows
 from interp.editing.editor import Editor, needs_outputs, refuse_misfits
-from interp.editing.head_outputs import HeadOutputs
+from interp.editing.prompt_tensors import HeadOutputs
 from interp.editing.steps import EditStep, make_steps
 from interp.errors import UsageError
 from interp.hooks.attention import Listener, listening

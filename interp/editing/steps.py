@@ -80,7 +80,7 @@ class EditedRows:
 class EditStep:
     """One edit at one layer. `numbers` are float64, `[variant, 1 or row, feature]`; `dose` `[variant]`.
 
-    `others` gives, for ablations by mean and by resampling, what the unedited model has there (`head_outputs`), and for
+    `others` gives, for ablations by mean and by resampling, what the unedited model has there (`HeadOutputs`), and for
     the patterns of another model its queries or keys (`donor_patterns`).
     """
 

@@ -1,18 +1,39 @@
-"""The figures of a comparison: every headline number with its null, and curves along the depth."""
+"""The figures of a comparison: every headline number with its null, and curves along the depth.
 
+Numbers have different units, so every row of the first figure has a scale of its own.
+"""
+
+import html
 import itertools
+import textwrap
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from interp.findings import Findings
-from interp.plotting import NULL, PALETTE
+from interp.formatting import short, with_unit
+from interp.plotting import NULL, PALETTE, error_bars
 from interp.probe import Figure
+from interp.records.labels import label_with_unit
 from interp.table import Table
 
-from .dots import dots_figure
-from .names import cut, title_of
+from ..page.sections import question_of
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
 
 _DASHES = ("solid", "dash", "dot", "dashdot")
+_NAME = 34  # characters of a name along an axis
+_QUESTION = 56  # characters of a line of a question
+_APART, _SPREAD = 0.28, 0.56  # of a row: between two groups at most, and over all of them
+_ABOVE, _BELOW = 0.38, 0.04  # of a row: how far its name lies above its middle, and its dots below
+_ROW, _A_GROUP, _AROUND = 48, 13, 110  # pixels of a row at least, for each group in it, above and below all rows
+_VALUES = 1.04  # where the column of values stands, in widths of a row
+_LINE = 18  # pixels of a line of a question
+_SCALED = ("value", "low", "high", "null", "null_low", "null_high")
+
+_Key = tuple[str, str]
 
 
 def comparison_figures(findings: Findings) -> tuple[Figure, ...]:
@@ -20,11 +41,107 @@ def comparison_figures(findings: Findings) -> tuple[Figure, ...]:
     differences, curves = findings.tables.get("differences"), findings.tables.get("curves")
     if differences is None:
         return ()
-    figures = [dots_figure(differences.where(differences["is_headline"]), findings.tables["numbers"])]
+    figures = [_dots(differences.where(differences["is_headline"]), findings.tables["numbers"])]
     if curves is not None:
         figures += [_curves(probe, curves.where(curves["probe"] == probe)) for probe in
                     dict.fromkeys(curves["probe"].tolist())]  # fmt: skip
     return tuple(figures)
+
+
+def _dots(headline: Table, numbers: Table) -> Figure:
+    """Headline numbers of all groups, under the question that each answers; `numbers` are those of single runs."""
+    import plotly.graph_objects as go
+
+    groups = [*dict.fromkeys(headline["group"].tolist())]
+    has_value = {key for key, value in zip(_keys(headline), headline["value"], strict=True) if np.isfinite(value)}
+    headline = headline.where(np.array([key in has_value for key in _keys(headline)], dtype=bool))
+    plot, rows = go.Figure(), {}
+    line, end = _LINE / max(_ROW, _A_GROUP * len(groups)), 0.0
+    for probe in dict.fromkeys(headline["probe"].tolist()):
+        lines = textwrap.wrap(question_of(probe), _QUESTION)
+        end += line
+        middle = end + line * (len(lines) - 1) / 2
+        asked = "<br>".join(html.escape(line, quote=False) for line in lines)
+        plot.add_annotation(x=0, y=middle, xanchor="left", align="left", showarrow=False, text=f"<b>{asked}</b>")
+        end += line * (len(lines) + 0.2) + _ABOVE
+        for name in dict.fromkeys(headline["name"][headline["probe"] == probe].tolist()):
+            words = _row_label(next(_of(headline, (probe, name)).rows()))
+            plot.add_annotation(x=0, y=end - _ABOVE, xanchor="left", showarrow=False, text=words, font={"size": 12})
+            rows[probe, name] = end + _BELOW
+            end += 1
+    numbers = numbers.where(np.array([key in rows for key in _keys(numbers)], dtype=bool))
+    for i, group in enumerate(groups):
+        apart = (i - (len(groups) - 1) / 2) * min(_APART, _SPREAD / len(groups))
+        _draw(plot, headline, numbers, rows, group, apart, PALETTE[i % len(PALETTE)])
+    plot.update_layout(
+        height=round(_AROUND + max(_ROW, _A_GROUP * len(groups)) * end),
+        xaxis={"visible": False, "range": [-0.03, 1.2]},
+        yaxis={"visible": False, "range": [end - 0.4, -0.7]},
+    )
+    reading = (
+        "Every row has its own scale; its values stand at its end. Lines are 95 % intervals, grey bars the 95 % bands "
+        "of the nulls; a value in its band is no different from its null. A filled dot means that the interval of the "
+        "difference excludes 0."
+    )
+    return Figure("numbers", "The headline numbers side by side", reading, plot, "differences")
+
+
+def _keys(table: Table) -> list[_Key]:
+    return list(zip(table["probe"].tolist(), table["name"].tolist(), strict=True))
+
+
+def _draw(
+    plot: "go.Figure", headline: Table, numbers: Table, rows: dict[_Key, float], group: str, apart: float, colour: str
+) -> None:
+    """One group: the bands of its nulls, then its values with their intervals, and its runs where it has several."""
+    own = headline.where(headline["group"] == group)
+    keys = _keys(own)
+    scales = {key: _scale(headline, numbers, key) for key in keys}
+    lows, widths = np.array([scales[key] for key in keys]).T
+    x = {column: (own[column] - lows) / widths for column in _SCALED}
+    y = np.array([rows[key] for key in keys]) + apart
+    mine = headline.where((headline["group"] == group) | (headline["against"] == group))
+    is_moved = [bool((_of(mine, key)["verdict"] == "moved").any()) for key in keys]
+    gap = np.full(len(y), np.nan)
+    plot.add_scatter(
+        x=np.stack([x["null_low"], x["null_high"], gap], axis=1).ravel(), y=np.stack([y, y, gap], axis=1).ravel(),
+        mode="lines", line={"color": NULL, "width": 7}, opacity=0.45, hoverinfo="skip", showlegend=False,
+    )  # fmt: skip
+    if (own["n_runs"] > 1).any():
+        runs = numbers.where(numbers["group"] == group)
+        low, width = np.array([scales[key] for key in _keys(runs)]).T
+        plot.add_scatter(
+            x=(runs["value"] - low) / width, y=[rows[key] + apart for key in _keys(runs)], mode="markers",
+            customdata=runs["run"], hovertemplate="%{customdata}<extra></extra>", showlegend=False,
+            marker={"size": 4, "color": colour},
+        )  # fmt: skip
+    plot.add_scatter(
+        x=x["null"], y=y, mode="markers", hoverinfo="skip", showlegend=False,
+        marker={"symbol": "line-ns-open", "size": 9, "color": NULL},
+    )  # fmt: skip
+    bounds = Table({"value": x["value"], "value_low": x["low"], "value_high": x["high"]}, {"value": "1"})
+    plot.add_scatter(
+        x=x["value"], y=y, mode="markers", name=_cut(group), customdata=[*map(_in_words, own.rows())],
+        hovertemplate="%{customdata}<extra></extra>",
+        marker={"size": 9, "color": colour, "symbol": ["circle" if moved else "circle-open" for moved in is_moved]},
+        error_x=error_bars(bounds, "value", colour, 2.0),
+    )  # fmt: skip
+    plot.add_scatter(
+        x=np.full(len(y), _VALUES), y=y, mode="text", text=[*map(short, own["value"])], textposition="middle right",
+        textfont={"size": 11, "color": colour}, hoverinfo="skip", showlegend=False,
+    )  # fmt: skip
+
+
+def _of(table: Table, key: _Key) -> Table:
+    return table.where((table["probe"] == key[0]) & (table["name"] == key[1]))
+
+
+def _scale(headline: Table, numbers: Table, key: _Key) -> tuple[float, float]:
+    """The lowest of everything that a row shows, and how far it is to the highest."""
+    shown = [_of(headline, key)[column] for column in _SCALED]
+    known = np.concatenate([*shown, _of(numbers, key)["value"]])
+    known = known[np.isfinite(known)]
+    return (float(known.min()), float(np.ptp(known)) or 1.0) if len(known) else (0.0, 1.0)
 
 
 def _curves(probe: str, table: Table) -> Figure:
@@ -49,7 +166,7 @@ def _curves(probe: str, table: Table) -> Figure:
             with_null.add(measure)
             shown.append(measure)
         plot.add_scatter(
-            x=mine["depth"], y=value, name=cut(group), mode="lines+markers", visible=measure == measures[0],
+            x=mine["depth"], y=value, name=_cut(group), mode="lines+markers", visible=measure == measures[0],
             line={"color": PALETTE[i % len(PALETTE)], "dash": _DASHES[i // len(PALETTE) % len(_DASHES)]},
             error_y={"type": "data", "symmetric": False, "array": mine["high"] - value, "thickness": 1, "width": 0,
                      "arrayminus": value - mine["low"]},
@@ -58,14 +175,38 @@ def _curves(probe: str, table: Table) -> Figure:
     for measure in measures:
         unit = str(table["unit"][of.index(measure)])
         visible = [one == measure for one in shown]
-        title = {"yaxis.title.text": title_of(measure.split(": ", 1)[1], unit)}
+        title = {"yaxis.title.text": _title(measure.split(": ", 1)[1], unit)}
         buttons.append({"label": measure, "method": "update", "args": [{"visible": visible}, title]})
     plot.update_layout(updatemenus=[{"buttons": buttons, "active": 0, "name": "number"}], height=420)
     plot.update_xaxes(title_text="depth (fraction of the layers)", range=[-0.04, 1.04])
-    plot.update_yaxes(title_text=title_of(measures[0].split(": ", 1)[1], str(table["unit"][0])))
+    plot.update_yaxes(title_text=_title(measures[0].split(": ", 1)[1], str(table["unit"][0])))
     reading = (
         "One line per group (or run). The horizontal axis is the fraction of the depth, because networks differ in "
         "their number of layers. Bars are 95 % intervals; grey is the null of each group (hover for its name). Choose "
         "the number in the menu."
     )
     return Figure(f"curves-{probe}", f"By depth: {probe}", reading, plot, "curves")
+
+
+def _in_words(row: Mapping[str, Any]) -> str:
+    """A row of the table of differences in one line: the difference, or the value where it is compared with nothing."""
+    columns = ("difference", "difference_low", "difference_high") if row["against"] else ("value", "low", "high")
+    value, low, high = (short(row[column]) for column in columns)
+    than = f" compared with {row['against']}" if row["against"] else ""
+    verdict = f", {row['verdict'] or 'not tested'}" if row["against"] else ""
+    return f"{row['name']}: {row['group']}{than}: {with_unit(value, row['unit'])} ({low} to {high}){verdict}"
+
+
+def _title(name: str, unit: str) -> str:
+    words = name.removesuffix(f"_{unit}").replace("_", " ")
+    return html.escape(words if unit in ("1", "", "label") else f"{words} ({unit})")
+
+
+def _row_label(row: Mapping[str, Any]) -> str:
+    """What the number of a row is called, with its unit, as text of a figure; old records hold no meaning."""
+    return html.escape(label_with_unit(row["probe"], row["name"], row.get("meaning") or "", row["unit"]), quote=False)
+
+
+def _cut(name: str) -> str:
+    """A name that fits beside a figure: its end is what tells names of one beginning apart."""
+    return name if len(name) <= _NAME else f"…{name[-(_NAME - 1) :]}"

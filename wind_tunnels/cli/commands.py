@@ -20,8 +20,8 @@ from ..plans.settings import read_settings, read_value
 if TYPE_CHECKING:
     from ..plans.rebuild import Rebuild
     from ..plans.train_tunnel import FinishedTraining, Keep
+    from ..training.loop import OnStep, TrainingState
     from ..training.plan import TrainingPlan
-    from ..training.state import OnStep, TrainingState
 
 
 def print_figures(figures: Mapping[str, Figure], title: str) -> None:
@@ -200,8 +200,7 @@ def sweep_command(
     kind = _task(task)
     from interp.running.choose_probes import choose_probes
 
-    from ..plans.probe_sweep import probe_sweep
-    from ..plans.sweep import SWEEP_NAME, cells, refuse_impossible, run_sweep
+    from ..plans.sweep import SWEEP_NAME, cells, probe_sweep, refuse_impossible, run_sweep
 
     named = {"arch": arch, "n_kv_heads": kv_heads, "window": window, "n_layers": depths, "d_model": d_model}
     varied = {name: [*map(read_value, split_commas(words))] for name, words in named.items() if words is not None}

@@ -1,3 +1,3 @@
 """How close a network comes to the exact posterior, and the card that says so."""
 
-__all__ = ["baselines", "checkpoint", "evaluation", "scalars"]
+__all__ = ["checkpoint", "evaluation"]

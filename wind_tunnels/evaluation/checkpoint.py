@@ -22,12 +22,10 @@ from interp.tunnel import Sequences, Task
 
 from ..networks.networks import predict
 from ..networks.weights import save_weights
-from ..training.loop import keeping_in
+from ..training.loop import CurvePoint, TrainingState, keeping_in
 from ..training.plan import TrainingPlan
 from ..training.sampling import evaluation_generators, share_seen
-from ..training.state import CurvePoint, TrainingState
-from .baselines import by_predictor
-from .evaluation import FIGURE_UNITS, Evaluation, LogProbs, evaluate, extrapolate, longer
+from .evaluation import FIGURE_UNITS, Evaluation, LogProbs, by_predictor, evaluate, extrapolate, longer
 
 EVAL_SEED = 20_000
 N_EVAL = 4000

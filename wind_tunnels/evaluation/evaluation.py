@@ -1,7 +1,10 @@
 """Evaluation: how far a network's predictions are from the exact posterior, and from knowing nothing.
 
 docs/reference/training.md defines every figure. All information is in bits. The entropy error never stands without the
-KL, since a wrong distribution can have the right entropy.
+KL, since a wrong distribution can have the right entropy. Beside them stands what can be had without inference over
+the whole sequence: `constant` answers one fixed distribution (the mean posterior, best by KL) or entropy (the median,
+best by absolute error); `position` one for every position. Both are fitted on the sequences they are judged on, which
+flatters them.
 
 Where positions ask different questions (named slices), each slice is measured alone: the figures of the primary one
 have plain names, those of the others begin with the name of their slice (`symbol.kl_bits`). Every figure is a function
@@ -19,14 +22,13 @@ import numpy as np
 from jaxtyping import Float
 
 from interp.errors import UsageError
-from interp.information import BITS_PER_NAT, cross_entropy_bits, entropy_bits, total_variation
+from interp.findings import Interval, Null, Scalar
+from interp.information import BITS_PER_NAT, cross_entropy_bits, entropy_bits, kl_bits, total_variation
 from interp.records.tunnel_card import Figure
 from interp.statistics.intervals import band, share_bounds
 from interp.statistics.ratio import ratio
 from interp.table import LABEL, Table
 from interp.tunnel import Sequences, Task
-
-from .baselines import baseline_kl, baselines
 
 N_RESAMPLES = 1000
 
@@ -59,6 +61,8 @@ FIGURE_UNITS: Mapping[str, str] = {
 }
 _CERTAIN = 1.0 - 1e-9
 _NO_ERROR_BITS = 1e-9
+
+WINDOW_NULL = Null("the best reader of the last observations alone", 0.0, (0.0, 0.0))
 
 
 @dataclass(frozen=True)
@@ -207,6 +211,49 @@ def _stacked(tables: Mapping[str, Table]) -> Table:
     return Table.stacked(parts, {"slice": LABEL, **first.units}, first.caption)
 
 
+def baseline_kl(sequences: Sequences) -> dict[str, Float[np.ndarray, "sequence scored"]]:
+    """KL(posterior || predictor) in bits of every baseline at every scored position."""
+    p = sequences.posterior
+    n_outcomes = p.shape[-1]
+    answers = {
+        "uniform": np.full(n_outcomes, 1.0 / n_outcomes),
+        "constant": p.mean(axis=(0, 1)),
+        "position": p.mean(axis=0),
+    }
+    blind = {name: kl_bits(p, np.broadcast_to(answer, p.shape)) for name, answer in answers.items()}
+    return blind | {f"window-{w}": kl_bits(p, answer) for w, answer in sequences.windows.items()}
+
+
+def baselines(sequences: Sequences) -> Table:
+    """Entropy error and KL of every baseline; each blind entry is the best of its kind by its own measure."""
+    bayes_bits = entropy_bits(sequences.posterior)
+    entropies = {
+        "uniform": np.log2(sequences.posterior.shape[-1]),
+        "constant": np.median(bayes_bits),
+        "position": np.median(bayes_bits, axis=0),
+        **{f"window-{w}": entropy_bits(answer) for w, answer in sequences.windows.items()},
+    }
+    rows = [
+        {
+            "predictor": name,
+            "mae_per_sequence_bits": np.abs(entropies[name] - bayes_bits).mean(),
+            "kl_bits": kl.mean(),
+        }
+        for name, kl in baseline_kl(sequences).items()
+    ]
+    units: Mapping[str, str] = {"predictor": LABEL, "mae_per_sequence_bits": "bits", "kl_bits": "bits"}
+    return Table.from_rows(rows, units, "No-skill predictors and window readers on the same sequences.")
+
+
+def by_predictor(baselines: Table) -> dict[str, dict[str, float]]:
+    """The table as a card keeps it; `<slice>.<predictor>` for slices after the primary one."""
+    slices = baselines["slice"].tolist() if "slice" in baselines else [""] * baselines.n_rows
+    parts = zip(slices, baselines["predictor"].tolist(), strict=True)
+    names = [name if part == slices[0] else f"{part}.{name}" for part, name in parts]
+    figures = ("mae_per_sequence_bits", "kl_bits")
+    return {name: {figure: float(baselines[figure][row]) for figure in figures} for row, name in enumerate(names)}
+
+
 def longer(task: Task, n_observations: int) -> Task:
     """The task over more observations than a network was trained on; refused where it is no longer at all."""
     lengthened = task.lengthened(n_observations)
@@ -252,3 +299,28 @@ def extrapolate(log_probs: LogProbs, sequences: Sequences, n_trained: int, rng: 
     blind = (weights @ baseline_kl(sequences)["uniform"])[:, is_beyond].mean(axis=1)
     figures["kl_bits_beyond_to_uniform"] = figure_of(ratio(kl[:, is_beyond].mean(axis=1), blind), "1")
     return replace(evaluation, figures=figures)
+
+
+def figure_scalars(found: Evaluation) -> dict[str, Scalar]:
+    """Every figure with its interval over sequences; of the errors that baselines are measured by, uniform answers."""
+    nulls = {name: WINDOW_NULL for name in found.figures if name.endswith(BEYOND_WINDOW)}
+    for predictor, errors in by_predictor(found.baselines).items():
+        if predictor.endswith("uniform"):
+            for figure, value in errors.items():
+                name = predictor.removesuffix("uniform") + figure
+                nulls[name] = Null("uniform over the answers", value, (value, value))
+    return {
+        name: _scalar(figure, nulls.get(name), found.n, name.replace("_", " ").replace(".", ": "))
+        for name, figure in found.figures.items()
+    }
+
+
+def resampled_scalar(values: np.ndarray, unit: str, null: Null, n: int, meaning: str) -> Scalar:
+    """A scalar from its values under `resampled` weights."""
+    return _scalar(figure_of(values, unit), null, n, meaning)
+
+
+def _scalar(figure: Figure, null: Null | None, n: int, meaning: str) -> Scalar:
+    interval = Interval(figure.low, figure.high, "95 % percentile bootstrap over sequences")
+    null_or_why = null or "no baseline of this figure is measured"
+    return Scalar.of(figure.value, figure.unit, interval, null_or_why, n=n, n_unit="sequence", meaning=meaning)

@@ -1,13 +1,13 @@
 """What a network is made of: its architecture, its sizes and the spread of its weights at the start."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 from interp.errors import UnknownName
 from interp.system.values import read
 
-from ..validation import POSITIVE, Checked
+from ..validation import POSITIVE, Checked, Conflict
 
 DEFAULT_HEADS = 4
 DEFAULT_EXPERTS, DEFAULT_ACTIVE = 4, 2
@@ -113,9 +113,30 @@ class Network(Checked):
         if self.attention_layers is not None:
             object.__setattr__(self, "attention_layers", _layers(self.attention_layers))
         super().__post_init__()
-        self._check_choices(kind)
-        if ATTENTION in kind:
-            self._check_attention()
+
+    def conflicts(self) -> Iterator[Conflict]:
+        kind, step = architecture(self.arch), feed_forward_step(self.arch)
+        for name, what in NEEDED.items():
+            others = " or ".join(arch for arch, other in ARCHITECTURES.items() if what in other)
+            is_lacking = getattr(self, name) != getattr(Network, name) and what not in kind
+            yield is_lacking, f"{self.arch} has no {what}", f"Use {others}, or leave {name} out."
+        is_more = self.n_experts is not None and (self.n_active or 0) > self.n_experts
+        found = f"{self.n_active} active experts of {self.n_experts}"
+        yield is_more, found, "A token passes as many as there are at most."
+        fix = f"Torch multiplies all experts at once: take a multiple of {step}."
+        yield self.d_feed_forward % step > 0, f"experts of width {self.d_mlp}", fix
+        found, fix = f"{self.arch} always has residual connections", "Use lstm, or leave has_residual out."
+        yield not self.has_residual and BARE not in kind, found, fix
+        if self.n_heads is None:
+            return
+        found = f"{self.n_heads} heads do not divide d_model = {self.d_model} into even parts"
+        fix = f"Rotary embedding turns pairs of dimensions: take a multiple of {2 * self.n_heads}."
+        yield self.d_model % (2 * self.n_heads) > 0, found, fix
+        found = f"{self.n_kv_heads} key-value heads do not divide {self.n_heads} heads"
+        yield self.n_heads % (self.n_kv_heads or 1) > 0, found, "Choose n_kv_heads that divides n_heads."
+        for layer in () if self.attention_layers is None else _layers(self.attention_layers):
+            found = f"attention_layers names layer {layer}, and there are 0 to {self.n_layers - 1}"
+            yield not 0 <= layer < self.n_layers, found, "Name layers that there are."
 
     @property
     def d_feed_forward(self) -> int:
@@ -130,43 +151,6 @@ class Network(Checked):
         """The layers whose attention is switched off."""
         kept = range(self.n_layers) if self.attention_layers is None else _layers(self.attention_layers)
         return tuple(layer for layer in range(self.n_layers) if layer not in kept)
-
-    def _check_choices(self, kind: frozenset[str]) -> None:
-        for name, what in NEEDED.items():
-            if getattr(self, name) != getattr(Network, name) and what not in kind:
-                others = " or ".join(arch for arch, other in ARCHITECTURES.items() if what in other)
-                raise self.refusal(f"{self.arch} has no {what}", f"Use {others}, or leave {name} out.")
-        if self.n_experts is not None and self.n_active is not None and self.n_active > self.n_experts:
-            raise self.refusal(
-                f"{self.n_active} active experts of {self.n_experts}", "A token passes as many as there are at most."
-            )
-        if self.d_feed_forward % feed_forward_step(self.arch):
-            raise self.refusal(
-                f"experts of width {self.d_mlp}",
-                f"Torch multiplies all experts at once: take a multiple of {feed_forward_step(self.arch)}.",
-            )
-        if not self.has_residual and BARE not in kind:
-            raise self.refusal(f"{self.arch} always has residual connections", "Use lstm, or leave has_residual out.")
-
-    def _check_attention(self) -> None:
-        assert self.n_heads is not None
-        if self.d_model % (2 * self.n_heads):
-            raise self.refusal(
-                f"{self.n_heads} heads do not divide d_model = {self.d_model} into even parts",
-                f"Rotary embedding turns pairs of dimensions: take a multiple of {2 * self.n_heads}.",
-            )
-        if self.n_kv_heads is not None and self.n_heads % self.n_kv_heads:
-            raise self.refusal(
-                f"{self.n_kv_heads} key-value heads do not divide {self.n_heads} heads",
-                "Choose n_kv_heads that divides n_heads.",
-            )
-        named = () if self.attention_layers is None else _layers(self.attention_layers)
-        strange = [layer for layer in named if not 0 <= layer < self.n_layers]
-        if strange:
-            raise self.refusal(
-                f"attention_layers names layer {strange[0]}, and there are 0 to {self.n_layers - 1}",
-                "Name layers that there are.",
-            )
 
 
 def _layers(given: Layers) -> tuple[int, ...]:

@@ -1,3 +1,3 @@
 """From settings to trained and evaluated networks: one, a sweep over settings, a shipped one again."""
 
-__all__ = ["probe_sweep", "rebuild", "settings", "sweep", "train_tunnel"]
+__all__ = ["rebuild", "settings", "sweep", "train_tunnel"]

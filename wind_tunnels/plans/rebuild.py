@@ -9,8 +9,7 @@ from interp.records.tunnel_card import TunnelCard, read_card
 from interp.tunnel import Task
 
 from ..networks.weights import open_tunnel, weights_fingerprint
-from ..training.loop import STATE_NAME
-from ..training.state import OnStep
+from ..training.loop import STATE_NAME, OnStep
 from .train_tunnel import plan_from_card, train_and_evaluate
 
 

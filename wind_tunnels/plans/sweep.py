@@ -3,7 +3,7 @@
 Trainings of a sweep are matched: they share everything but what is varied. One at a time, the first value of each
 setting is the reference; a setting that only some architectures have is varied on the first named one that has it.
 A training that fails is reported in its place and stops nothing. What is finished is not trained again, so the same
-command goes on where it was stopped.
+command goes on where it was stopped. The networks may then be read by the same probes, and settings compared.
 """
 
 import json
@@ -17,13 +17,18 @@ from pathlib import Path
 from typing import Any, Literal
 
 from interp.errors import InterpError, UsageError
+from interp.records.record import RunRecord
+from interp.running.several_models import RunOutcome, run_many
+from interp.running.study import compare
 from interp.statistics.intervals import t_mean
+from interp.system.progress import stage
+from interp.system.threads import one_thread
 from interp.system.whole_files import begins_with, telling, writing
 from interp.tunnel import Task
 
 from ..networks.architectures import NEEDED, has
+from ..training.loop import OnStep
 from ..training.plan import TrainingPlan
-from ..training.state import OnStep
 from .train_tunnel import FinishedTraining, Keep, make_plan, side_by_side, train_tunnel
 
 SWEEP_NAME = "sweep.json"
@@ -179,6 +184,34 @@ def _attempt(
         return str(error)
     except Exception:  # of any kind, in full
         return traceback.format_exc()
+
+
+def probe_sweep(
+    swept: Sequence[Cell], options: Mapping[str, Any], out: Path, quiet: bool
+) -> tuple[list[RunOutcome], RunRecord | None]:
+    """What became of reading every network that was trained, and their comparison; None where fewer than two were read.
+
+    `options` are keywords of `interp.run`. A network that cannot be read stops nothing. Records lie in `<out>/records`;
+    one that is there is not made again. The comparison holds every setting against its reference, with the seeds of
+    each pooled.
+    """
+    trained = [(cell, seed, str(training.folder)) for cell in swept for seed, training in cell.finished.items()]
+    outcomes: list[RunOutcome] = []
+    for i, (*_, folder) in enumerate(trained):
+        with stage(f"network {i + 1} of {len(trained)}"), one_thread():
+            outcomes += run_many([folder], options=options, out=out / "records", quiet=quiet).outcomes
+    read = [(*named, each.record) for named, each in zip(trained, outcomes, strict=True) if each.record is not None]
+    if len(read) < 2:
+        return outcomes, None
+    comparison = compare(
+        [record for *_, record in read],
+        labels=[f"{cell.label}, seed {seed}" for cell, seed, *_ in read],
+        groups=[cell.label for cell, *_ in read],
+        against=[cell.against for cell, *_ in read],
+        out=out,
+        reuse=True,
+    )
+    return outcomes, comparison
 
 
 def _over_seeds(values: Sequence[float]) -> dict[str, Any]:

@@ -28,11 +28,9 @@ from interp.tunnel import Task, make_task
 from ..evaluation.checkpoint import check_limits, read_curve, save
 from ..networks.architectures import Network
 from ..networks.weights import TunnelCheckpoint, open_tunnel
-from ..training.loop import STATE_NAME, keeping_in, train
-from ..training.plan import TrainingPlan
-from ..training.recipe import Recipe
+from ..training.loop import STATE_NAME, OnStep, keeping_in, train
+from ..training.plan import Recipe, TrainingPlan
 from ..training.sampling import stages_of
-from ..training.state import OnStep
 
 Found = TypeVar("Found")
 Keep = Collection[int] | Literal["log"]

@@ -9,26 +9,39 @@ Claims of Paper I, each asked of every network and told as a mean over networks 
     routing       queries of every layer permuted between sequences: does the prediction become the posterior for the
                   donor's key in the sequence's own context?
     accumulation  KL of the exact posterior from what each depth decodes to: how much the least helpful layer takes off
-    frame         keys collapsed, turned and stretched, and the head of the first layer that binds removed (`key_frame`)
+    frame         keys changed in all layers, and the head that binds removed: what each change adds to that KL
+
+Of the frame:
+
+    collapsed   every head keeps the first principal axis of its keys alone: no two keys are orthogonal any more
+    turned      keys are turned by 60 degrees in random planes, which moves each by its own length and leaves all
+                cosines between them as they are: a change as large as the collapse, without its loss of orthogonality
+    stretched   keys are stretched along one direction a head and queries shrunk along it: cosines as large as one
+                likes, and every score as it was
+
+The binding head is the one of the first layer that attends most from values to the keys before them; it and, one by
+one, the other heads of that layer are set to zero.
 
 Source: Paper I (arXiv 2512.22471), the roles of the components.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
+from jaxtyping import Float
+from scipy.linalg import block_diag
 
 from interp.errors import UsageError
 from interp.findings import Findings, Null
 from interp.information import kl_bits, restricted, total_variation
 from interp.need import Need
+from interp.statistics.spectra import principal_axes
 from interp.system.progress import Report
 
 from ..tasks.bijection import exact_posterior
-from .key_frame import key_frame
 from .over_seeds import NetworkStudy, difference_scalar
 
 if TYPE_CHECKING:
@@ -38,6 +51,8 @@ if TYPE_CHECKING:
     from interp.prompt import PromptSet
 
 OUTCOMES, QUERIES = Need("outcome_log_prob"), Need("q_pre")
+KEYS, BEFORE = Need("k", at="tunnel"), Need("mass_previous", at="tunnel")
+_STRETCH = 30.0
 _LOGITS = ("attn_logit", "mlp_logit")
 NOTHING = Null("nothing changes", 0.0, (0.0, 0.0))
 NORMS = ("attn_norm", "mlp_norm", "stream_norm")
@@ -151,7 +166,6 @@ class ComponentRoles(NetworkStudy):
         belief, components = probes["belief"], probes["components"]
         prompts = interp.sampled_prompts(model.task, self.n_pool, self.seed)
         read = interp.collect(model, prompts, [OUTCOMES, QUERIES, *_LOGITS])
-        routed, elsewhere = routed_shares(model, prompts, read)
 
         def harm(edits: "Sequence[Edit]") -> float:
             return _kl(interp.collect(model, prompts, [OUTCOMES], edits=edits)) - _kl(read)
@@ -164,8 +178,7 @@ class ComponentRoles(NetworkStudy):
             "feed_forward_logit_share": wrote["mlp_logit"] / sum(wrote.values()),
             "feed_forward_off_bits": min(harm([interp.FeedForwardOff(layer=layer)]) for layer in layers),
             "attention_off_bits": min(harm([interp.AttentionOff(layer=layer)]) for layer in layers),
-            "routed_share": routed,
-            "routed_share null": elsewhere,
+            "routed_share": routed_shares(model, prompts, read),
             "least_gain_bits": float(-np.diff(depths["posterior_kl"]).max()),
             "depth_trend": components["posterior_kl_trend"].value,
             "stream_growth": float(np.min(norm[1:] / norm[:-1])),
@@ -178,7 +191,7 @@ class ComponentRoles(NetworkStudy):
         ):
             given = belief[theirs]
             assert given.null is not None, "the probe gives a null with this number"
-            found |= {mine: given.value, f"{mine} null": given.null.value}
+            found[mine] = given.value, given.null.value
         return found
 
 
@@ -216,3 +229,66 @@ def routed_shares(model: "Model", prompts: "PromptSet", read: "Capture") -> tupl
 def _kl(read: "Capture") -> float:
     assert read.posterior is not None, "a tunnel's prompts have one"
     return float(kl_bits(read.posterior, np.exp2(read[OUTCOMES].astype(np.float64))).mean())
+
+
+def key_frame(
+    model: "Model", prompts: "PromptSet", harm: Callable[["Sequence[Edit]"], float]
+) -> "dict[str, float | tuple[float, float]]":  # fmt: skip
+    """|cos| of keys as they are and stretched, the bits that each change adds (`harm`), those of the heads removed."""
+    import interp
+
+    read = interp.collect(model, prompts, [KEYS, BEFORE])
+    rows = read.rows_at("tunnel")
+    changes = key_changes(model, read[KEYS].astype(np.float64))
+    stretched = interp.collect(model, prompts, [KEYS], edits=changes["stretched"])[KEYS]
+    binds = int(read[BEFORE][0, rows["position"] % 2 == 1].mean(axis=0).argmax())
+    zeroed = [harm([interp.AblateHeads(layer=0, heads=head)]) for head in range(model.info.n_heads)]
+    return {
+        "keys_cosine": mean_cosine(read[KEYS], rows["prompt"]),
+        "keys_stretched_cosine": mean_cosine(stretched, rows["prompt"]),
+        **{f"keys_{name}_bits": harm(edits) for name, edits in changes.items()},
+        "binding_head_bits": (zeroed.pop(binds), float(np.mean(zeroed))),
+    }
+
+
+def key_changes(model: "Model", keys: Float[np.ndarray, "layer row head feature"]) -> "dict[str, list[Edit]]":
+    """The edits of each change, in all layers at once."""
+    import interp
+
+    (n_layers, _, n_heads, d_head), rng = keys.shape, np.random.default_rng(0)
+    whole, all_layers = np.eye(n_heads * d_head), tuple(range(n_layers))
+    turn = np.kron(np.eye(d_head // 2), np.array([[0.5, -np.sqrt(0.75)], [np.sqrt(0.75), 0.5]]))
+    bases = [np.linalg.qr(rng.standard_normal((d_head, d_head)))[0] for _ in range(n_heads)]
+    along = rng.standard_normal((n_heads, d_head))
+    of_queries = np.repeat(along, model.info.n_heads // n_heads, axis=0)
+    return {
+        "collapsed": [
+            interp.KeepAxis(layer=layer, site="k", axis=block_diag(*(_first_axis(of_head) for of_head in heads)))
+            for layer, heads in enumerate(keys.swapaxes(1, 2))
+        ],
+        "turned": [
+            interp.RotateAxes(
+                layer=all_layers, site="k", axis=whole, rotation=block_diag(*(b @ turn @ b.T for b in bases))
+            )
+        ],
+        "stretched": [  # a dose of t leaves 1 - t of a coordinate that is removed
+            interp.RemoveAxis(layer=all_layers, site="k", axis=block_diag(*along), dose=1 - _STRETCH),
+            interp.RemoveAxis(layer=all_layers, site="q", axis=block_diag(*of_queries), dose=1 - 1 / _STRETCH),
+        ],
+    }
+
+
+def _first_axis(keys: Float[np.ndarray, "row feature"]) -> Float[np.ndarray, " feature"]:
+    return principal_axes(keys - keys.mean(axis=0), 1).directions[0]
+
+
+def mean_cosine(keys: Float[np.ndarray, "layer row head feature"], sequence: np.ndarray) -> float:
+    """Mean |cos| of the keys of one sequence and head about their mean, which attention does not see."""
+    found = []
+    for each in np.unique(sequence):
+        mine = keys[:, sequence == each].astype(np.float64).swapaxes(1, 2)  # [layer, head, row, feature]
+        mine = mine - mine.mean(axis=2, keepdims=True)
+        mine /= np.linalg.norm(mine, axis=3, keepdims=True)
+        upper = np.triu_indices(mine.shape[2], 1)
+        found.append(np.abs(mine @ mine.swapaxes(2, 3))[:, :, *upper].mean())
+    return float(np.mean(found))

@@ -9,7 +9,7 @@ Source: the authors' construction-boundary experiments (July 2026): decodable is
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from jaxtyping import Float
@@ -52,7 +52,7 @@ class DecodedParameters(NetworkStudy):
         "removed_bits": ("bits", _SUBSPACE, "surprise at the right value that removing the readout's subspace adds"),
     }
 
-    def read(self, model: "Model") -> dict[str, float]:
+    def read(self, model: "Model") -> dict[str, Any]:
         import interp
 
         rng, p = np.random.default_rng(self.seed), modulus(model, self.name)
@@ -64,12 +64,15 @@ class DecodedParameters(NetworkStudy):
         splits = {"accuracy": rng.random(self.n) < 0.5,  # half of the sequences, or of the programs
                   "of_new_programs": rng.permutation(p * p)[program[0] * p + program[1]] % 2 == 0}  # fmt: skip
         labels = program.T[:, :, None] == np.arange(p)  # [row, a and b, value]
-        found: dict[str, float] = {}
-        for what, order in (("", np.arange(self.n)), (" null", rng.permutation(self.n))):
-            for of, is_fitted in splits.items():
-                decoded = read_out(rows, labels[order].reshape(self.n, -1), is_fitted).reshape(labels.shape)
-                right = (decoded.argmax(axis=2) == labels[order].argmax(axis=2))[~is_fitted].mean(axis=0)
-                found |= {f"a_{of}{what}": float(right[0]), f"b_{of}{what}": float(right[1])}
+        permuted, found = labels[rng.permutation(self.n)], dict[str, Any]()
+
+        def right(labels: np.ndarray, is_fitted: np.ndarray) -> list[float]:
+            decoded = read_out(rows, labels.reshape(self.n, -1), is_fitted).reshape(labels.shape)
+            return (decoded.argmax(axis=2) == labels.argmax(axis=2))[~is_fitted].mean(axis=0).tolist()
+
+        for of, is_fitted in splits.items():
+            beside = zip(right(labels, is_fitted), right(permuted, is_fitted), strict=True)
+            found |= zip((f"a_{of}", f"b_{of}"), beside, strict=True)
         mean = rows.mean(axis=0)
         centred = rows - mean
         said = read_out(rows, labels.reshape(self.n, -1), np.full(self.n, True))
@@ -87,7 +90,7 @@ class DecodedParameters(NetworkStudy):
         before, held = surprise(), share_held(centred, space)
         random = [surprise(axes) - before for axes in of_equal_variance(centred, space.shape[1], held, rng)]
         return found | {
-            "removed_bits": surprise(space) - before, "removed_bits null": float(np.mean(random)),
+            "removed_bits": (surprise(space) - before, float(np.mean(random))),
             "dimension": float(space.shape[1]), "variance": held,
         }  # fmt: skip
 

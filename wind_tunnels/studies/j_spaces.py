@@ -18,7 +18,7 @@ Source: the authors' note "The Workspace Survives Where the Circuit Dies" (July 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from jaxtyping import Float
@@ -87,7 +87,7 @@ class JSpaces(NetworkStudy):
     beside_untrained = True
     meanings = _MEANINGS
 
-    def read(self, model: "Model") -> dict[str, float]:
+    def read(self, model: "Model") -> dict[str, Any]:
         import interp
 
         assert model.task is not None, "a tunnel has a task"
@@ -103,7 +103,7 @@ class JSpaces(NetworkStudy):
         frame = np.linalg.svd(embedding - embedding.mean(axis=0), full_matrices=False)[2][: len(embedding) - 1].T
         spaces = [np.linalg.eigh(gram.astype(np.float64))[1][:, ::-1] for gram in read[GRAM]]
         after, before, width = spaces[1][:, :RANK], spaces[-2], model.info.d_model
-        found = {
+        found: dict[str, Any] = {
             name: float(np.square(frame.T @ space[:, :RANK]).sum() / frame.shape[1] * width / RANK)
             for name, space in (("times_random_embedding", spaces[0]), ("times_random", after))
         }
@@ -124,8 +124,7 @@ class JSpaces(NetworkStudy):
 
         for rank in RANKS_READ:
             random = [accuracy(random_subspace(width, rank, rng)) for _ in range(N_RANDOM)]
-            found[f"survivors_{rank}"] = accuracy(before[:, :rank])
-            found[f"survivors_{rank} null"] = float(np.mean(random))
+            found[f"survivors_{rank}"] = accuracy(before[:, :rank]), float(np.mean(random))
         found["survivors_whole"] = accuracy(np.eye(width))
         depth, space = model.info.n_layers - 1, before[:, : RANKS_READ[0]]
         put = partial(interp.ReplaceCoordinates, layer=depth, site="resid", at="scored")
@@ -148,18 +147,15 @@ class JSpaces(NetworkStudy):
         ranks = {1, space.shape[1], frame.shape[1]}
         randoms = {rank: [random_subspace(width, rank, rng) for _ in range(N_RANDOM)] for rank in ranks}
 
-        def beside_random(name: str, change: Callable[[np.ndarray], float], axes: np.ndarray) -> dict[str, float]:
-            random = [change(each) for each in randoms[axes.shape[1]]]
-            return {name: change(axes), f"{name} null": float(np.mean(random))}
+        def beside_random(change: Callable[[np.ndarray], float], axes: np.ndarray) -> tuple[float, float]:
+            return change(axes), float(np.mean([change(each) for each in randoms[axes.shape[1]]]))
 
-        return {
-            **found,
-            **beside_random("swapped_bits", swapped, space),
-            "swapped_whole_bits": swapped(np.eye(width)),
-            "swapped_whole_bits null": 0.0,
+        return found | {
+            "swapped_bits": beside_random(swapped, space),
+            "swapped_whole_bits": (swapped(np.eye(width)), 0.0),
             "axis_r2": held_out_r2(said, entropy, is_fitted, ~is_fitted),
-            **beside_random("axis_removed_bits", removed, axis),
-            **beside_random("frame_removed_bits", removed, frame),
+            "axis_removed_bits": beside_random(removed, axis),
+            "frame_removed_bits": beside_random(removed, frame),
         }
 
 
@@ -177,7 +173,7 @@ def _identity(read: "Capture", space: np.ndarray, prompts: "PromptSet") -> float
 
 def _heads(
     model: "Model", read: "Capture", frame: np.ndarray, harm_of: "Callable[[Edit], float]"
-) -> dict[str, float]:  # fmt: skip
+) -> dict[str, float | tuple[float, float]]:  # fmt: skip
     import interp
 
     writes = np.einsum("lrhe,lhed->lhrd", read[WRITTEN].astype(np.float64), read[OUTPUT].astype(np.float64))
@@ -192,10 +188,8 @@ def _heads(
     loudest = int(absolute[0].argmax())
     return {
         "first_layer_head_ratio": float(absolute[0, loudest] / np.delete(absolute.ravel(), loudest).max()),
-        "written_and_needed": float(by_length @ by_harm),
-        "written_and_needed null": 0.0,
-        "share_and_needed": float(by_share @ by_harm),
-        "share_and_needed null": 0.0,
+        "written_and_needed": (float(by_length @ by_harm), 0.0),
+        "share_and_needed": (float(by_share @ by_harm), 0.0),
     }
 
 

@@ -189,10 +189,10 @@ class CheckedStudy(Study, Checked):
 class NetworkStudy(CheckedStudy):
     """A study that reads networks one by one: means over them, each beside the mean of its null.
 
-    `read` takes a network and gives numbers by name, what stands for chance as `NAME null`: where that is not given,
-    and `beside_untrained`, it is the number of an untrained copy. A number without it has the null that `meanings` say
-    (unit, null, meaning by name). Numbers of `more`, units by name, are in the table of networks alone. What is given
-    by the name of one of `layouts` (units and caption) are columns of a further table.
+    `read` takes a network and gives numbers by name, each alone or with what stands for chance (`NAME null` in the
+    table): where that is not given, and `beside_untrained`, it is the number of an untrained copy. A number without it
+    has the null that `meanings` say (unit, null, meaning by name). Numbers of `more`, units by name, are in the table
+    of networks alone. What is given by the name of one of `layouts` (units and caption) are columns of a further table.
     """
 
     tunnels: str = "tunnel:bijection-gpt-neox"
@@ -214,13 +214,18 @@ class NetworkStudy(CheckedStudy):
         models, rows, parts = [], [], {name: [] for name in self.layouts}
         for i, (tunnel, model) in enumerate(opened(self.tunnels, progress), 1):
             models.append((tunnel, model.fingerprint))
-            found = self.read(model)
+            row = {"network": tunnel}
+            for name, given in self.read(model).items():
+                if name in parts:
+                    parts[name].append({"network": Path(model.name).name} | given)
+                elif isinstance(given, tuple):
+                    row |= zip((name, f"{name} null"), given, strict=True)
+                else:
+                    row[name] = given
             if self.beside_untrained:
                 untrained = self.read(untrained_copy(model, i)[0])
-                found |= {f"{of} null": untrained[of] for of in self.meanings if f"{of} null" not in found}
-            for name, mine in parts.items():
-                mine.append({"network": Path(model.name).name} | found.pop(name))
-            rows.append({"network": tunnel} | found)
+                row |= {f"{of} null": untrained[of] for of in self.meanings if f"{of} null" not in row}
+            rows.append(row)
         units = {"network": LABEL} | {of: unit for of, (unit, *_) in self.meanings.items()} | dict(self.more)
         units = {of: units[of.removesuffix(" null")] for of in rows[0]}
         scalars = {}

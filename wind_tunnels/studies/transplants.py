@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 STREAM, PREDICTED = Need("resid"), Need("next_log_prob")
 N_RANDOM = 20
 MOST_DEPTH = 17
+_UPDATES = ("elsewhere", "same_program")
+"""Donors at another value, of which the update alone is taken."""
 _CHANCE = "a uniform guess"
 _RANDOM_DONOR, _UNEDITED = "noise that ends in the same value", "the unedited prediction"
 _OTHER_UPDATE, _SUBSPACE = "the update of another program", "random subspaces of the same dimension"
@@ -85,7 +87,7 @@ class Transplants(NetworkStudy):
     def rules(self) -> Mapping[str, int]:  # pyrefly: ignore[bad-override]
         return {"horizon": 4, "seen": self.horizon + 1, "n": 20}
 
-    def read(self, model: "Model") -> dict[str, float]:
+    def read(self, model: "Model") -> dict[str, tuple[float, float]]:
         import interp
         from interp.system.float64 import double
 
@@ -124,25 +126,21 @@ class Transplants(NetworkStudy):
                   for name, values in windows.items()}  # fmt: skip
         unedited = said_of(before[PREDICTED], p)
         found = {
-            "donor_accuracy": share(said_of(donors["matched"][PREDICTED], p), answer), "donor_accuracy null": 1 / p,
-            "unedited_accuracy": share(unedited, answer), "unedited_accuracy null": 1 / p,
-        }  # fmt: skip
+            "donor_accuracy": (share(said_of(donors["matched"][PREDICTED], p), answer), 1 / p),
+            "unedited_accuracy": (share(unedited, answer), 1 / p),
+        }
         for depth in range(1, len(mine)):
-            updated = {name: mine[0] + stream[depth] - stream[0] for name, stream in streams.items()}
-            said_elsewhere = predicted(depth, updated["elsewhere"])
-            numbers = {
-                "rescued": (predicted(depth, streams["matched"][depth]), answer),
-                "rescued null": (predicted(depth, streams["random"][depth]), answer),
-                "redirected": (predicted(depth, streams["mismatched"][depth]), theirs["mismatched"]),
-                "redirected null": (unedited, theirs["mismatched"]),
-                "update_redirected": (said_elsewhere, theirs["elsewhere"]),
-                "update_redirected null": (unedited, theirs["elsewhere"]),
-                "update_rescued": (predicted(depth, updated["same_program"]), answer),
-                "update_rescued null": (said_elsewhere, answer),
-            }
-            for name, pair in numbers.items():
-                of = name.removesuffix(" null")
-                found[name.replace(of, f"{of}_depth{depth}")] = share(*pair)
+            said = {}
+            for name, stream in streams.items():
+                values = mine[0] + stream[depth] - stream[0] if name in _UPDATES else stream[depth]
+                said[name] = predicted(depth, values)
+            for of, says, chance, sought in (
+                ("rescued", said["matched"], said["random"], answer),
+                ("redirected", said["mismatched"], unedited, theirs["mismatched"]),
+                ("update_redirected", said["elsewhere"], unedited, theirs["elsewhere"]),
+                ("update_rescued", said["same_program"], said["elsewhere"], answer),
+            ):
+                found[f"{of}_depth{depth}"] = share(says, sought), share(chance, sought)
         embedding = model.module.get_input_embeddings().weight[:p]  # pyrefly: ignore
         embedding = double(embedding.detach()).numpy()
         basis = np.linalg.svd(embedding - embedding.mean(axis=0))[2].T
@@ -151,7 +149,7 @@ class Transplants(NetworkStudy):
         for of, taken in (("frame_rotated", slice(k)), ("complement_rotated", slice(k, None))):
             turned = [share(_read_out(model, _rotated(last, axes[:, taken], seed), p), answer)
                       for random, seed in pairs for axes in (basis, random)]  # fmt: skip
-            found[of], found[f"{of} null"] = float(np.mean(turned[::2])), float(np.mean(turned[1::2]))
+            found[of] = float(np.mean(turned[::2])), float(np.mean(turned[1::2]))
         return found
 
 

@@ -24,10 +24,11 @@ import numpy as np
 from interp.findings import Findings, Null, Scalar
 from interp.information import entropy_bits, total_variation
 from interp.statistics.intervals import band
+from interp.statistics.resampling import random_orders
 from interp.system.progress import Report
 from interp.tunnel import Sequences
 
-from ..evaluation.scalars import figure_scalars, resampled_scalar
+from ..evaluation.evaluation import figure_scalars, primary_slice, resampled, resampled_scalar
 from .over_seeds import CheckedStudy, fingerprint_table
 
 SYMMETRIC = ("bijection", "recall")
@@ -56,7 +57,6 @@ class TunnelEvaluation(CheckedStudy):
         import interp
 
         from ..evaluation.checkpoint import evaluate_longer, evaluate_sides
-        from ..evaluation.evaluation import primary_slice, resampled
         from ..networks.networks import predict
         from ..networks.weights import open_tunnel
         from ..training.sampling import evaluation_generators
@@ -147,7 +147,7 @@ def _relabelling(
     own = _in_slice(log_probs, sequences)  # [sequence, scored, outcome]
     moved, kept, change, kept_change = (np.zeros(n) for _ in range(4))
     for _ in range(n_relabellings):
-        order = rng.permuted(np.tile(np.arange(len(ids)), (n, 1)), axis=1)  # [sequence, outcome]
+        order = random_orders(len(ids), n, rng)  # [sequence, outcome]
         table = np.tile(np.arange(log_probs.shape[-1]), (n, 1))  # [sequence, token]
         table[:, ids] = ids[order]
         renamed = _in_slice(predict(np.take_along_axis(table, sequences.tokens, axis=1)), sequences)

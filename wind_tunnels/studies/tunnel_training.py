@@ -7,17 +7,14 @@ What it leaves behind in the folder of its work are ordinary tunnels, which prob
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from interp.findings import Findings, Scalar
 from interp.system.progress import Report
 from interp.table import LABEL, Table
 
-from ..evaluation.scalars import figure_scalars
+from ..evaluation.evaluation import SIGNED, Evaluation, figure_scalars
 from .over_seeds import CheckedStudy, mean_over_seeds, mean_scalar, models_table, plans_over_seeds, trained
-
-if TYPE_CHECKING:
-    from ..evaluation.evaluation import Evaluation
 
 
 @dataclass(frozen=True)
@@ -60,10 +57,8 @@ class TunnelTraining(CheckedStudy):
         )  # fmt: skip
 
 
-def evaluation_scalars(found: Sequence["Evaluation"]) -> dict[str, Scalar]:
+def evaluation_scalars(found: Sequence[Evaluation]) -> dict[str, Scalar]:
     """The figures of one network, or their means over networks that were read on the same sequences."""
-    from ..evaluation.evaluation import SIGNED
-
     of_first = figure_scalars(found[0])
     if len(found) == 1:
         return of_first

@@ -100,8 +100,7 @@ class UpdateCourses(NetworkStudy):
         steps, n_layers = np.array([*kept]), model.info.n_layers
         late = {name: late_share(each, steps, int(origin.card["step"])).mean() for name, each in updates.items()}
         return {
-            "moved_over_training": float(moved.mean()),
-            "moved_over_training null": float(expected.mean()),
+            "moved_over_training": (float(moved.mean()), float(expected.mean())),
             "frame_late_less_values": float((late["W_Q"] + late["W_K"]) / 2 - late["W_V"]),
             **{f"late_share_{name.lower()}": float(share) for name, share in late.items()},
             "by_step": {"step": steps, "moved": moved, "expected": expected},

@@ -7,7 +7,7 @@ Source: Paper I (arXiv 2512.22471), section on bijection elimination. The label 
 one token before the value is shown; on the value's own position it would teach copying.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
@@ -15,9 +15,11 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from interp.errors import UsageError
+from interp.statistics.resampling import random_orders
 from interp.tunnel import REQUIRED_UNITS, Sequences
 
-from .shipped_task import ShippedTask, earlier, random_permutations
+from ..validation import Conflict
+from .shipped_task import ShippedTask, earlier
 
 Pairs = Int[np.ndarray, "sequence asked"]
 """A number for every pair: its key, its value."""
@@ -52,16 +54,11 @@ class Bijection(ShippedTask):
         "is_repeat": "boolean",
     }
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def conflicts(self) -> Iterator[Conflict]:
         n_keys = self.V if self.key_pool is None else self.key_pool
-        if n_keys > self.V:
-            raise self.refusal(f"key_pool = {n_keys} of V = {self.V} keys", f"Choose key_pool from 1 to {self.V}.")
-        if not self.replacement and n_keys < self.L:
-            raise self.refusal(
-                f"L = {self.L} distinct keys out of {n_keys}",
-                f"Choose L up to {n_keys}, or replacement=True.",
-            )
+        yield n_keys > self.V, f"key_pool = {n_keys} of V = {self.V} keys", f"Choose key_pool from 1 to {self.V}."
+        found, fix = f"L = {self.L} distinct keys out of {n_keys}", f"Choose L up to {n_keys}, or replacement=True."
+        yield not self.replacement and n_keys < self.L, found, fix
 
     @property
     def vocab_size(self) -> int:
@@ -115,7 +112,7 @@ class Bijection(ShippedTask):
         )  # fmt: skip
 
     def _draw(self, rng: np.random.Generator, n: int) -> tuple[np.ndarray, ...]:
-        pool = random_permutations(rng, n, self.V)[:, : self.key_pool]
+        pool = random_orders(self.V, n, rng)[:, : self.key_pool]
         if self.replacement:
             keys = np.take_along_axis(pool, rng.integers(pool.shape[1], size=(n, self.L)), axis=1)
         else:
@@ -123,7 +120,7 @@ class Bijection(ShippedTask):
         if self.layout == "paired":
             query = np.take_along_axis(keys, rng.integers(self.L, size=(n, 1)), axis=1)
             keys = np.concatenate([keys, query], axis=1)
-        return keys, np.take_along_axis(random_permutations(rng, n, self.V), keys, axis=1)
+        return keys, np.take_along_axis(random_orders(self.V, n, rng), keys, axis=1)
 
 
 def exact_posterior(

@@ -8,7 +8,7 @@ and the coin is tossed independently n times. After n_o tosses of outcome o the 
 The belief is the exact predictive of the next two tosses, order aside: p(HH), p(HT or TH), p(TT) for a coin.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -17,7 +17,7 @@ from jaxtyping import Float, Int
 
 from interp.tunnel import REQUIRED_UNITS, Sequences
 
-from ..validation import POSITIVES
+from ..validation import POSITIVES, Conflict
 from .shipped_task import ShippedTask
 
 
@@ -49,10 +49,10 @@ class Coin(ShippedTask):
         if isinstance(self.concentration, list):  # as JSON gives it
             object.__setattr__(self, "concentration", tuple(self.concentration))
         super().__post_init__()
-        if len(self.concentration) < 2:
-            raise self.refusal(
-                f"{len(self.concentration)} outcomes leave nothing to infer", "Give a concentration for two or more."
-            )
+
+    def conflicts(self) -> Iterator[Conflict]:
+        found = f"{self.n_outcomes} outcomes leave nothing to infer"
+        yield self.n_outcomes < 2, found, "Give a concentration for two or more."
 
     @property
     def n_outcomes(self) -> int:

@@ -4,7 +4,7 @@ One vocabulary serves both questions: what the header needs, the marker, the sym
 is only ever an answer.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -14,7 +14,7 @@ from jaxtyping import Float, Int
 from interp.information import entropy_bits
 from interp.tunnel import REQUIRED_UNITS, Sequences
 
-from ..validation import FRACTION, POSITIVE
+from ..validation import FRACTION, POSITIVE, Conflict
 from .filtering import WINDOWS, Emission, Filtered, Steps, Transition, filter_states, filter_window
 from .probability_grid import ProbabilityGrid
 from .shipped_task import ShippedTask
@@ -45,9 +45,8 @@ class HiddenMarkovTask(ShippedTask):
     length_field: ClassVar[str] = "K"
     rules: ClassVar = {"S": 2, "O": 2, "K": 1, "stay": FRACTION, "grid": POSITIVE, "floor": FRACTION}
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.probability_grid.check(self.asked, max(self.S, self.O))
+    def conflicts(self) -> Iterator[Conflict]:
+        yield from self.probability_grid.conflicts(max(self.S, self.O))
 
     @property
     def probability_grid(self) -> ProbabilityGrid:

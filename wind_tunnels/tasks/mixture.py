@@ -5,7 +5,7 @@ there on the component's own tokens follow, on ids of its own (`symbols` = `disj
 use (`shared`). The posterior is the component's, and zero on outcomes of the others.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar, Literal
@@ -17,6 +17,7 @@ from interp.errors import UnknownName
 from interp.registry import load_entry
 from interp.tunnel import Sequences, Task, make_task
 
+from ..validation import Conflict
 from .shipped_task import ShippedTask
 
 Components = Sequence[Mapping[str, Any]]
@@ -64,22 +65,18 @@ class Mixture(ShippedTask):
                 raise self.refusal(f"{len(entries)} component", "A mixture has two or more.")
             object.__setattr__(self, "components", _settled(self.components))
         super().__post_init__()
-        self._check_alike()
 
-    def _check_alike(self) -> None:
+    def conflicts(self) -> Iterator[Conflict]:
         for what, found in {
             "lengths, in tokens": [task.n_positions for task in self.tasks],
             "scored positions": [example.scored.tolist() for example in self._examples],
         }.items():
-            if any(other != found[0] for other in found):
-                listed = ", ".join(f"{name} {value}" for name, value in zip(self.domains, found, strict=True))
-                raise self.refusal(f"components of different {what}: {listed}", "Choose sizes that make them equal.")
+            listed = ", ".join(f"{name} {value}" for name, value in zip(self.domains, found, strict=True))
+            differ = any(other != found[0] for other in found)
+            yield differ, f"components of different {what}: {listed}", "Choose sizes that make them equal."
         sliced = [n for n, e in zip(self.domains, self._examples, strict=True) if e.outcome_slice is not None]
-        if sliced:
-            raise self.refusal(
-                f"{', '.join(sliced)} asks different questions at different positions",
-                "Have it predict one thing only.",
-            )
+        found = f"{', '.join(sliced)} asks different questions at different positions"
+        yield bool(sliced), found, "Have it predict one thing only."
 
     @cached_property
     def tasks(self) -> tuple[Task, ...]:

@@ -5,7 +5,7 @@ is certain where the image was shown, in a pair or on the way, and uniform over 
 one the posterior of π^k(s) is a mean over the (V − R)! ways to fill in the images that are hidden.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import permutations
 from typing import ClassVar
@@ -13,9 +13,11 @@ from typing import ClassVar
 import numpy as np
 from jaxtyping import Float, Int
 
+from interp.statistics.resampling import random_orders
 from interp.tunnel import REQUIRED_UNITS, Sequences, Task
 
-from .shipped_task import ShippedTask, random_permutations
+from ..validation import Conflict
+from .shipped_task import ShippedTask
 
 MOST_HIDDEN = 6
 """Images that may be hidden without a scratchpad: 720 ways to fill them in."""
@@ -52,15 +54,12 @@ class IteratedPermutation(ShippedTask):
         "is_return": "boolean",
     }
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.n_shown > self.V:
-            raise self.refusal(f"n_shown = {self.n_shown} of V = {self.V} images", f"Choose n_shown up to {self.V}.")
-        if not self.scratchpad and self.n_hidden > MOST_HIDDEN:
-            raise self.refusal(
-                f"{self.n_hidden} hidden images without a scratchpad",
-                f"Choose n_shown of {self.V - MOST_HIDDEN} or more: the posterior counts every way to fill them in.",
-            )
+    def conflicts(self) -> Iterator[Conflict]:
+        found = f"n_shown = {self.n_shown} of V = {self.V} images"
+        yield self.n_shown > self.V, found, f"Choose n_shown up to {self.V}."
+        fix = f"Choose n_shown of {self.V - MOST_HIDDEN} or more: the posterior counts every way to fill them in."
+        is_too_much = not self.scratchpad and self.n_hidden > MOST_HIDDEN
+        yield is_too_much, f"{self.n_hidden} hidden images without a scratchpad", fix
 
     @property
     def n_hidden(self) -> int:
@@ -121,7 +120,7 @@ class IteratedPermutation(ShippedTask):
         return shown
 
     def _draw(self, rng: np.random.Generator, n: int) -> tuple[np.ndarray, ...]:
-        symbols, images = (random_permutations(rng, n, self.V) for _ in range(2))
+        symbols, images = (random_orders(self.V, n, rng) for _ in range(2))
         return symbols, images, rng.integers(self.V, size=n)
 
 

@@ -5,13 +5,14 @@ its largest. Ties go by the size before rounding, so that no row or column is tr
 of a matrix is as likely as the matrix.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from math import comb
 
 import numpy as np
 from jaxtyping import Float, Int
 
-from interp.errors import UsageError
+from ..validation import Conflict
 
 
 @dataclass(frozen=True)
@@ -40,20 +41,17 @@ class ProbabilityGrid:
         """How many different distributions over so many outcomes lie on the grid."""
         return comb(self.n_steps - self.least * n_outcomes + n_outcomes - 1, n_outcomes - 1)
 
-    def check(self, task: str, n_outcomes: int) -> None:
-        """Refuse, in the name of a task, a grid that holds no distribution over so many outcomes."""
-        if self.step > 0.5 or abs(1.0 / self.step - self.n_steps) > 1e-9:
-            found = f"grid = {self.step}: no whole number of such steps makes 1"
-            fix = "Choose 1 divided by a whole number of 2 or more, for example 0.01."
-        elif abs(self.floor / self.step - self.least) > 1e-9:
-            found = f"floor = {self.floor} is not on the grid of {self.step}"
-            fix = f"Choose a whole multiple of the grid, for example floor={self.step}."
-        elif self.least * n_outcomes > self.n_steps:
-            found = f"floor = {self.floor} for each of {n_outcomes} outcomes is more than 1 in all"
-            fix = f"Choose floor up to {self.n_steps // n_outcomes * self.step:g}."
-        else:
-            return
-        raise UsageError(asked=task, found=found, fix=fix)
+    def conflicts(self, n_outcomes: int) -> Iterator[Conflict]:
+        """Why the grid holds no distribution over so many outcomes."""
+        is_uneven = self.step > 0.5 or abs(1.0 / self.step - self.n_steps) > 1e-9
+        found = f"grid = {self.step}: no whole number of such steps makes 1"
+        yield is_uneven, found, "Choose 1 divided by a whole number of 2 or more, for example 0.01."
+        found = f"floor = {self.floor} is not on the grid of {self.step}"
+        fix = f"Choose a whole multiple of the grid, for example floor={self.step}."
+        yield abs(self.floor / self.step - self.least) > 1e-9, found, fix
+        found = f"floor = {self.floor} for each of {n_outcomes} outcomes is more than 1 in all"
+        fix = f"Choose floor up to {self.n_steps // n_outcomes * self.step:g}."
+        yield self.least * n_outcomes > self.n_steps, found, fix
 
     def draw(
         self, rng: np.random.Generator, shape: tuple[int, int, int], *, stay: float = 0.0

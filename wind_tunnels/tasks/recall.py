@@ -8,17 +8,18 @@ is a corrupted copy of its item's key, another one of the K keys with probabilit
 Source: Paper I v3 (arXiv 2512.22471), associative recall, in the layout of its reference code.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from interp.statistics.resampling import random_orders
 from interp.tunnel import REQUIRED_UNITS, Sequences
 
-from ..validation import FRACTION
-from .shipped_task import ShippedTask, earlier, random_permutations
+from ..validation import FRACTION, Conflict
+from .shipped_task import ShippedTask, earlier
 
 PAD, STORE, FILLER, QUERY, SEP = range(5)
 FIRST_KEY = 10
@@ -65,16 +66,12 @@ class Recall(ShippedTask):
         "is_stored": "boolean",
     }
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        for name in ("n_keys", "n_values"):
-            if getattr(self, name) < self.n_pairs:
-                raise self.refusal(
-                    f"{self.n_pairs} pairs with distinct {name[2:]} out of {getattr(self, name)}",
-                    f"Choose {name} of {self.n_pairs} or more, or fewer pairs.",
-                )
-        if self.noise and self.n_keys < 2:
-            raise self.refusal("a noisy cue with one key: there is no other", "Choose n_keys of 2 or more.")
+    def conflicts(self) -> Iterator[Conflict]:
+        for name, n in (("keys", self.n_keys), ("values", self.n_values)):
+            found = f"{self.n_pairs} pairs with distinct {name} out of {n}"
+            yield n < self.n_pairs, found, f"Choose n_{name} of {self.n_pairs} or more, or fewer pairs."
+        is_alone = bool(self.noise) and self.n_keys < 2
+        yield is_alone, "a noisy cue with one key: there is no other", "Choose n_keys of 2 or more."
 
     @property
     def vocab_size(self) -> int:
@@ -118,7 +115,7 @@ class Recall(ShippedTask):
         return np.array(_PAIR[self.layout] * self.n_pairs + [FILLER] * self.n_fillers + queries)
 
     def _draw(self, rng: np.random.Generator, n: int) -> tuple[np.ndarray, ...]:
-        keys, values = (random_permutations(rng, n, size)[:, : self.n_pairs] for size in (self.n_keys, self.n_values))
+        keys, values = (random_orders(size, n, rng)[:, : self.n_pairs] for size in (self.n_keys, self.n_values))
         items = rng.integers(self.n_pairs, size=(n, self.n_queries))
         cues = np.take_along_axis(keys, items, axis=1)
         if self.noise:

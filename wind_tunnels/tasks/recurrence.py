@@ -11,7 +11,7 @@ probability and its symbols are a uniform choice without repetition, so the answ
 Source: the authors' `construction_boundary` experiments (2026; p = 17, 16 tokens).
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -19,10 +19,11 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 from scipy.special import expit, gammaln
 
+from interp.statistics.resampling import random_orders
 from interp.tunnel import REQUIRED_UNITS, Sequences
 
-from ..validation import is_prime
-from .shipped_task import ShippedTask, random_permutations
+from ..validation import Conflict, is_prime
+from .shipped_task import ShippedTask
 
 Symbols = Literal["integers", "fixed", "fresh"]
 Prefixes = Literal["all", "trained", "held_out"]
@@ -59,18 +60,13 @@ class Recurrence(ShippedTask):
     rules: ClassVar = {"p": 3, "length": 4}
     units: ClassVar[Mapping[str, str]] = {**REQUIRED_UNITS, "is_program": "boolean", "p_program": "probability"}
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not is_prime(self.p):
-            raise self.refusal(f"p = {self.p}", "It is a prime number: 7, 11, 17.")
-        if self.symbols == "fresh" and self.prefixes != "all":
-            raise self.refusal(
-                f"prefixes = {self.prefixes} of symbols that mean something else in every sequence",
-                "Leave prefixes out, or take symbols=integers.",
-            )
-        most = int(_MOST_NATS / np.log(self.p))
-        if self.symbols == "fresh" and self.length > most:
-            raise self.refusal(f"length = {self.length} of fresh symbols", f"Choose length up to {most}.")
+    def conflicts(self) -> Iterator[Conflict]:
+        yield not is_prime(self.p), f"p = {self.p}", "It is a prime number: 7, 11, 17."
+        is_fresh, most = self.symbols == "fresh", int(_MOST_NATS / np.log(self.p))
+        found = f"prefixes = {self.prefixes} of symbols that mean something else in every sequence"
+        yield is_fresh and self.prefixes != "all", found, "Leave prefixes out, or take symbols=integers."
+        found = f"length = {self.length} of fresh symbols"
+        yield is_fresh and self.length > most, found, f"Choose length up to {most}."
 
     @property
     def vocab_size(self) -> int:
@@ -86,7 +82,7 @@ class Recurrence(ShippedTask):
         values, is_program = (np.repeat(part, n_copies, axis=0)[:n] for part in self._draw(rng, -(-n // n_copies)))
         values = (values + (np.arange(n) % n_copies * self.p // n_copies)[:, None]) % self.p
         if self.symbols == "fresh":
-            values = np.take_along_axis(random_permutations(rng, n, self.p), values, axis=1)
+            values = np.take_along_axis(random_orders(self.p, n, rng), values, axis=1)
         return self.encode(values, is_program)
 
     def encode(self, values: Values, is_program: Bool[np.ndarray, " sequence"]) -> Sequences:

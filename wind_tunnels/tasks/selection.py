@@ -13,7 +13,7 @@ form:
 Source: arXiv 2607.19379.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal, NamedTuple
 
@@ -21,10 +21,11 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 from scipy.special import factorial, factorial2, perm
 
+from interp.statistics.resampling import random_orders
 from interp.tunnel import REQUIRED_UNITS, Sequences
 
-from ..validation import is_prime
-from .shipped_task import ShippedTask, random_permutations
+from ..validation import Conflict, is_prime
+from .shipped_task import ShippedTask
 
 MapClass = Literal["bijections", "involutions", "3-cycles", "rotations", "multiplications"]
 Images = Int[np.ndarray, "*any symbol"]
@@ -53,22 +54,19 @@ class Selection(ShippedTask):
     rules: ClassVar = {"V": 3, "L": 1}
     units: ClassVar[Mapping[str, str]] = {**REQUIRED_UNITS, "is_first": "boolean", "p_first": "probability"}
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.first == self.second:
-            raise self.refusal(f"{self.first} twice", "Name two different classes.")
-        if self.L > self.V:
-            raise self.refusal(f"L = {self.L} of V = {self.V} symbols", f"Choose L up to {self.V}.")
+    def conflicts(self) -> Iterator[Conflict]:
+        yield self.first == self.second, f"{self.first} twice", "Name two different classes."
+        yield self.L > self.V, f"L = {self.L} of V = {self.V} symbols", f"Choose L up to {self.V}."
+        fitting = {
+            "involutions": ("even", self.V % 2 == 0),
+            "3-cycles": ("a multiple of 3", self.V % 3 == 0),
+            "multiplications": ("a prime number", is_prime(self.V)),
+        }
         for name in (self.first, self.second):
-            what, fits = {
-                "involutions": ("even", self.V % 2 == 0),
-                "3-cycles": ("a multiple of 3", self.V % 3 == 0),
-                "multiplications": ("a prime number", is_prime(self.V)),
-            }.get(name, ("", True))
-            if not fits:
-                raise self.refusal(f"{name} of V = {self.V} symbols", f"For {name} V is {what}.")
-            if not np.isfinite(CLASSES[name].count(np.full((1, self.V), -1))).all():
-                raise self.refusal(f"{name} of V = {self.V} symbols: too many to count", "Choose V up to 170.")
+            found, (what, fits) = f"{name} of V = {self.V} symbols", fitting.get(name, ("", True))
+            yield not fits, found, f"For {name} V is {what}."
+            is_counted = np.isfinite(CLASSES[name].count(np.full((1, self.V), -1))).all()
+            yield not is_counted, f"{found}: too many to count", "Choose V up to 170."
 
     @property
     def vocab_size(self) -> int:
@@ -111,7 +109,7 @@ class Selection(ShippedTask):
     def _draw(self, rng: np.random.Generator, n: int) -> tuple[np.ndarray, ...]:
         is_first = rng.random(n) < 0.5
         first, second = (CLASSES[name].draw(rng, n, self.V) for name in (self.first, self.second))
-        keys = random_permutations(rng, n, self.V)[:, : self.L]
+        keys = random_orders(self.V, n, rng)[:, : self.L]
         return keys, np.take_along_axis(np.where(is_first[:, None], first, second), keys, axis=1), is_first
 
 
@@ -171,7 +169,7 @@ def multiplications(n_symbols: int) -> Int[np.ndarray, "map symbol"]:
 
 def _cycles(rng: np.random.Generator, n: int, n_symbols: int, period: int) -> Int[np.ndarray, "map symbol"]:
     """Uniform permutations that consist of cycles of one length."""
-    order = random_permutations(rng, n, n_symbols)
+    order = random_orders(n_symbols, n, rng)
     onward = np.roll(order.reshape(n, -1, period), -1, axis=2).reshape(n, n_symbols)
     images = np.empty_like(order)
     np.put_along_axis(images, order, onward, axis=1)
@@ -194,7 +192,7 @@ def _few(members: Callable[[int], Int[np.ndarray, "map symbol"]]) -> Maps:
 
 
 CLASSES: Mapping[str, Maps] = {
-    "bijections": Maps(count_bijections, random_permutations),
+    "bijections": Maps(count_bijections, lambda rng, n, V: random_orders(V, n, rng)),
     "involutions": Maps(count_involutions, lambda rng, n, V: _cycles(rng, n, V, 2)),
     "3-cycles": Maps(count_three_cycles, lambda rng, n, V: _cycles(rng, n, V, 3)),
     "rotations": _few(rotations),

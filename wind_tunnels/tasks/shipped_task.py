@@ -83,8 +83,3 @@ class ShippedTask(Task, Checked):
 def earlier(happens: Bool[np.ndarray, "sequence step symbol"]) -> Bool[np.ndarray, "sequence step symbol"]:
     """Whether it has happened at any earlier step."""
     return np.cumsum(happens, axis=1) - happens > 0
-
-
-def random_permutations(rng: np.random.Generator, n: int, n_symbols: int) -> Int[np.ndarray, "n symbol"]:
-    """The symbols in `n` independent uniform orders."""
-    return rng.permuted(np.tile(np.arange(n_symbols), (n, 1)), axis=1)

@@ -1,3 +1,3 @@
 """The training of a network on a task: recipe, optimisers, batches, loop."""
 
-__all__ = ["loop", "plan", "recipe", "sampling", "state"]
+__all__ = ["loop", "plan", "sampling"]

@@ -10,9 +10,11 @@ stopped at any step and resumed gives the same weights bit for bit.
 """
 
 import io
+import math
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
@@ -21,6 +23,7 @@ import torch
 from jaxtyping import Float
 from safetensors import SafetensorError
 from torch.nn import functional as F
+from transformers import PreTrainedModel
 
 from interp.errors import ModelError, UsageError
 from interp.information import BITS_PER_NAT
@@ -32,13 +35,40 @@ from interp.tunnel import Sequences
 from ..networks.networks import build, logits_at, switch_off_attention
 from ..networks.weights import load_weights, save_weights
 from .optimisers import make_optimisers, set_rates
-from .plan import TrainingPlan
-from .recipe import Recipe
+from .plan import Recipe, TrainingPlan
 from .sampling import BatchSampler, seed_of_weights, training_generator
-from .state import COUNTERS, OnStep, TrainingState, advance
 
 STATE_NAME = "training.pt"
 SECONDS_BETWEEN_SAVES = 30.0
+N_SMOOTHED = 10
+N_CURVE_POINTS = 200
+COUNTERS = ("step", "stage", "steps_in_stage", "excess_bits", "core_seconds", "stage_ends", "curve")
+CurvePoint = tuple[int, int, float, float]
+"""Steps done, stage, smoothed excess loss in bits, core-seconds."""
+
+
+@dataclass
+class TrainingState:
+    """Everything of a training that changes from step to step, and nothing else.
+
+    `stage_ends` are the steps after which the curriculum moved on. `curve` has a point about every half per cent of the
+    steps.
+    """
+
+    model: PreTrainedModel
+    optimisers: tuple[torch.optim.Optimizer, ...]
+    rng: np.random.Generator
+    step: int = 0
+    stage: int = 0
+    steps_in_stage: int = 0
+    excess_bits: float = math.nan
+    core_seconds: float = 0.0
+    stage_ends: list[int] = field(default_factory=list)
+    curve: list[CurvePoint] = field(default_factory=list)
+
+
+OnStep = Callable[[TrainingState], None]
+"""Hears of every step of a training."""
 
 
 def train(
@@ -109,6 +139,28 @@ def update(state: TrainingState, sampler: BatchSampler, recipe: Recipe) -> None:
         optimiser.zero_grad(set_to_none=True)
     excess = loss.item() * BITS_PER_NAT - float(sequences.columns["bayes_entropy_bits"].mean())
     advance(state, excess, len(sampler.stages), recipe, time.process_time() - began)
+
+
+def advance(state: TrainingState, excess_bits: float, n_stages: int, recipe: Recipe, core_seconds: float) -> None:
+    """Count a step that was done: its time, its place on the curve, and whether its stage is mastered.
+
+    The excess is smoothed over about ten batches of a stage; the next stage starts with a clean slate.
+    """
+    stage = state.stage
+    state.steps_in_stage += 1
+    weight = 1.0 / min(state.steps_in_stage, N_SMOOTHED)
+    before = 0.0 if state.steps_in_stage == 1 else state.excess_bits
+    state.excess_bits = (1.0 - weight) * before + weight * excess_bits
+    is_mastered = state.steps_in_stage >= N_SMOOTHED and state.excess_bits < recipe.gate_bits
+    if is_mastered and stage < n_stages - 1:
+        state.stage += 1
+        state.steps_in_stage = 0
+    state.step += 1
+    state.core_seconds += core_seconds
+    if state.step % math.ceil(recipe.n_steps / N_CURVE_POINTS) == 0 or state.step == recipe.n_steps:
+        state.curve.append((state.step, stage, state.excess_bits, state.core_seconds))
+    if state.stage > stage:
+        state.stage_ends.append(state.step)
 
 
 def cross_entropy(

@@ -15,7 +15,7 @@ from jaxtyping import Float
 from torch import nn
 from transformers import PreTrainedModel
 
-from .recipe import Recipe
+from .plan import Recipe
 
 NEWTON_SCHULZ = (3.4445, -4.7750, 2.0315)
 """Coefficients of the odd quintic; they carry singular values from (0, 1] near 1, not exactly onto it."""

@@ -1,9 +1,10 @@
-"""The plan of one training: everything that it depends on, and what it is to leave behind."""
+"""The plan of one training: everything that it depends on, its numbers among them, and what it is to leave behind."""
 
 import json
-from collections.abc import Collection, Mapping
+import math
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, ClassVar, Literal
 
 from interp.errors import UsageError
 from interp.records.tunnel_card import tunnel_name
@@ -12,7 +13,73 @@ from interp.tunnel import Task
 
 from ..networks.architectures import Network
 from ..networks.weights import TunnelCheckpoint
-from .recipe import Recipe
+from ..validation import FRACTION, POSITIVE, Checked, Conflict
+
+
+@dataclass(frozen=True)
+class Recipe(Checked):
+    """How a network is trained.
+
+    `target` is `labels` (one sampled answer a position) or `distil` (the exact posterior as soft labels).
+    Batches hold `batch` sequences in orbits of up to `n_copies` relabellings. The curriculum `success`
+    moves a task to its next stage when the smoothed excess loss falls below `gate_bits`; `none` trains on
+    the task itself at once. Rates rise over `n_warmup` steps and fall linearly to zero; the gradient is
+    clipped to norm `clip`. `checkpoints_per_doubling` keeps the weights at log-spaced steps, none at 0.
+
+    `optimiser` is `muon` (hidden matrices by Muon at `lr_muon`, the rest by AdamW at `lr_adamw`) or `adamw` (all by
+    AdamW). `n_distinct` trains on that many fixed sequences, drawn once with their answers, in place of fresh ones:
+    what can then be learnt is those by heart.
+    `balance` is the weight of the load-balancing loss of a mixture of experts (Fedus and others, 2021), of which the
+    learning curve shows nothing: it counts the cross-entropy alone.
+    With a loss `horizon` only the first so many scored positions of a sequence are trained; what a network does beyond
+    them it was never taught. `later_share` is the share of later positions that is trained all the same, drawn afresh
+    for every batch.
+    `stored` says how the finished weights are kept: `float16` rounds them first, and measures what is left.
+    Weights are float32 on either `device`: `cpu`, which repeats bit for bit, or `cuda`, to which batches are copied.
+    """
+
+    n_steps: int = 1200
+    batch: int = 100
+    n_copies: int = 10
+    target: Literal["labels", "distil"] = "labels"
+    curriculum: Literal["success", "none"] = "success"
+    gate_bits: float = 0.1
+    lr_muon: float = 0.01
+    lr_adamw: float = 0.005
+    n_warmup: int = 20
+    clip: float = 1.0
+    checkpoints_per_doubling: int = 0
+    seed: int = 0
+    optimiser: Literal["muon", "adamw"] = "muon"
+    n_distinct: int | None = None
+    device: Literal["cpu", "cuda"] = "cpu"
+    balance: float = 0.0
+    horizon: int | None = None
+    later_share: float = 0.0
+    stored: Literal["float32", "float16"] = "float32"
+
+    asked = "a training recipe"
+    rules: ClassVar = {
+        "n_steps": 1, "batch": 1, "n_copies": 1, "n_warmup": 1, "checkpoints_per_doubling": 0, "seed": 0,
+        "n_distinct": 1, "horizon": 1, "gate_bits": POSITIVE, "lr_muon": POSITIVE, "lr_adamw": POSITIVE,
+        "clip": POSITIVE, "balance": FRACTION, "later_share": FRACTION,
+    }  # fmt: skip
+
+    def conflicts(self) -> Iterator[Conflict]:
+        found = "later_share without a horizon: all positions are trained then"
+        yield bool(self.later_share) and self.horizon is None, found, "Say how many positions come before it: horizon."
+
+    def rate(self, step: int) -> float:
+        """The factor on both learning rates at this step, between 0 and 1."""
+        return min((step + 1) / self.n_warmup, 1.0) * (1.0 - step / self.n_steps)
+
+    def checkpoint_steps(self) -> tuple[int, ...]:
+        """The steps after which weights are kept: 0, 1, 2, 4, 8 ... with one checkpoint per doubling."""
+        if not self.checkpoints_per_doubling:
+            return ()
+        n_powers = math.ceil(math.log2(self.n_steps) * self.checkpoints_per_doubling)
+        powers = {round(2.0 ** (i / self.checkpoints_per_doubling)) for i in range(n_powers)}
+        return tuple(sorted({0, *powers, self.n_steps}))
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from interp.records.tunnel_card import Figure
 from interp.statistics.intervals import share_bounds
 from interp.tunnel import Sequences, Task
 
-from .recipe import Recipe
+from .plan import Recipe
 
 _WEIGHTS, _DATA, _EVALUATION, _RESAMPLES, _FIXED = range(5)
 """Independent streams of random numbers. Evaluation has two of its own, so that it never draws what training drew."""

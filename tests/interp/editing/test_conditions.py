@@ -10,7 +10,7 @@ import torch
 from interp.editing import tails
 from interp.editing.conditions import Run, capture_edited, read_conditions
 from interp.editing.editor import Editor
-from interp.editing.head_outputs import HeadOutputs
+from interp.editing.prompt_tensors import HeadOutputs
 from interp.editing.restart import Residuals
 from interp.editing.steps import EditStep
 from interp.editing.tails import Prefixes

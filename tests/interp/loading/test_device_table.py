@@ -5,7 +5,7 @@ from typing import get_args, get_type_hints
 
 import pytest
 import torch
-from interp.wind_tunnels.training.recipe import Recipe
+from interp.wind_tunnels.training.plan import Recipe
 
 from interp.errors import UsageError
 from interp.loading import placement

@@ -69,6 +69,16 @@ def made(name, value, layers=(0.1, 0.3), card=None, **model) -> RunRecord:
     )  # fmt: skip
 
 
+def numbered(name, scalars, probe="manifold", **more) -> RunRecord:
+    """A run of one probe that found these numbers, all of them headlines if none are named."""
+    found = Findings(probe, scalars, **{"headline": tuple(scalars), **more})
+    return replace(made(name, 1.0), findings={probe: found}, parameters={probe: {}})
+
+
+def among(value, null, half=0.1):
+    return replace(scalar(value), null=Null("noise", null, (null - half, null + half)))
+
+
 def card(seed, kl, **network):
     figure = {"value": kl, "unit": "bits", "low": kl - 0.01, "high": kl + 0.01, "limit": None}
     return {
@@ -129,14 +139,9 @@ def test_runs_of_one_model_are_one_unit(tmp_path):
 
 
 def test_a_trend_without_a_null_is_held_against_its_value_without_an_effect(tmp_path):
-    records = [made(name, 1.0) for name in "abc"]
     trend = Scalar.of(0.8, "1", "none", "one model is one draw", reference=1.0)
     bare = Scalar.of(0.8, "1", "none", "one model is one draw")
-    records = [
-        replace(record, findings={"manifold": replace(found, scalars={**found.scalars, "trend": trend, "bare": bare})})
-        for record in records for found in record.findings.values()
-    ]  # fmt: skip
-    record = compared(tmp_path, records)
+    record = compared(tmp_path, [numbered(name, {"trend": trend, "bare": bare}) for name in "abc"])
     (known,), (unknown,) = rows(record, "models", name="trend"), rows(record, "models", name="bare")
     assert known["difference"] == pytest.approx(-0.2) and known["p"] == 0.25
     assert math.isnan(unknown["p"]) and "0 models have the number and a null" in unknown["why"]
@@ -251,10 +256,7 @@ def test_where_nothing_differs_correction_leaves_nothing_95_percent_of_the_time(
 
 
 def with_null(name, value, null):
-    run = made(name, value)
-    plain = replace(scalar(value), null=Null("noise", null, (null - 0.1, null + 0.1)))
-    found = replace(run.findings["manifold"], scalars={"share": plain, "other": plain})
-    return replace(run, findings={"manifold": found})
+    return numbered(name, {"share": among(value, null)})
 
 
 @pytest.mark.parametrize(
@@ -351,13 +353,8 @@ def test_the_answer_of_two_says_what_differs(tmp_path, value, said):
 
 
 def test_a_number_that_neither_has_takes_no_row(tmp_path):
-    records = [made(name, value) for name, value in zip("ab", (1.0, 3.0), strict=True)]
     none = Scalar.undefined("too few prompts", "bits")
-    records = [
-        replace(record, findings={"manifold": replace(found, scalars={**found.scalars, "none": none, "share": none}
-                if record is records[0] else {**found.scalars, "none": none}, headline=("none", "share"))})
-        for record in records for found in record.findings.values()
-    ]  # fmt: skip
+    records = [numbered("a", {"none": none, "share": none}), numbered("b", {"none": none, "share": scalar(3.0)})]
     plot = drawn(compared(tmp_path, records))["numbers"].plot
     assert [note.text for note in plot.layout.annotations][1:] == ["share (bits)"]
 
@@ -399,10 +396,8 @@ def depth_correlation(value):
 
 def test_a_rank_correlation_over_few_layers_is_not_tested_and_what_a_run_lacks_is_marked(tmp_path):
     def run(name, n_layers, **more):
-        plain = made(name, 1.0, layers=[0.1] * n_layers)
         found = {"share": scalar(1.0), "correlation": depth_correlation({7: 0.5, 8: 0.9}[n_layers]), **more}
-        kept = replace(plain.findings["manifold"], scalars=found, headline=tuple(found))
-        return replace(plain, findings={"manifold": kept})
+        return replace(numbered(name, found), model=made(name, 1.0, layers=[0.1] * n_layers).model)
 
     runs = [run("a", 8, lacking=scalar(1.0)), run("b", 8), run("c", 7), run("d", 8, lacking=scalar(1.0))]
     other = {"components": Findings("components", {"mine": scalar(1.0)}, headline=("mine",))}
@@ -421,8 +416,7 @@ def test_a_rank_correlation_over_few_layers_is_not_tested_and_what_a_run_lacks_i
 def test_a_probe_that_declares_its_question_has_the_verdict_of_every_run(tmp_path):
     def run(name, value):
         plain = replace(scalar(value), p=0.001, meaning="entropy with the first axis")
-        findings = Findings("manifold", {"entropy_correlation": plain}, headline=("entropy_correlation",))
-        return replace(made(name, 1.0), findings={"manifold": findings})
+        return numbered(name, {"entropy_correlation": plain})
 
     record = compared(tmp_path, [run("a", 0.8), run("b", 0.0), run("c", 0.85)], tmp_path / "out")
     assert [row["said"] for row in rows(record, "answers")] == ["Yes", "No, the opposite", "Yes"]
@@ -447,47 +441,33 @@ def test_the_page_says_what_every_run_read_and_warns_of_rounded_weights_and_othe
     assert ["b (other prompts, not compared)" in text for text in texts] == [False, False, True]
 
 
-def test_a_difference_says_which_control_does_not_move_with_it(tmp_path):
-    def run(name, value, twin):
-        controls = {"share": (Control("without the first position", "other", essential=False),)}
-        scalars = {"share": scalar(value), "other": scalar(twin), "again": scalar(value)}
-        findings = Findings("manifold", scalars, headline=("share", "again"), controls=controls)
-        return replace(made(name, 1.0), findings={"manifold": findings})
-
-    for twin, side, kind in (
-        (4.0, "holds", CONFIRMED),
-        (1.1, "no difference", UNSURE),
-        (8.0, "much larger", UNSURE),
-        (0.99, "no difference", UNSURE),
-        (0.3, "reversed", UNSURE),
-    ):
-        record = compared(tmp_path / str(twin), [run("a", 1.0, 1.0), run("b", 3.0, twin)])
-        size = f", {(twin - 1) / 2:.2g} times as large," * (side == "much larger")
-        note = f"{side}{size} without the first position: {short(twin)} and 1"
-        assert found(record) == {"share": (kind, note), "again": (UNCHECKED, "")}
+def with_control(name, value, other, null=0.0):
+    """A number with its control, and beside it the same without one, whose null is that of all others."""
+    controls = {"share": (Control("without the first position", "other", essential=False),)}
+    scalars = {"share": among(value, null, 0.2), "other": scalar(other), "again": scalar(value)}
+    return numbered(name, scalars, headline=("share", "again"), controls=controls)
 
 
-def test_a_number_that_a_control_turns_stands_apart_wherever_chance_is(tmp_path):
-    def run(name, value, null):
-        among = replace(scalar(value), null=Null("chance", null, (null - 0.2, null + 0.2)))
-        controls = {"share": (Control("without the first position", "other", essential=False),)}
-        scalars = {"share": among, "other": scalar(2.0 - value / 2), "again": scalar(value)}
-        findings = Findings("manifold", scalars, headline=("share", "again"), controls=controls)
-        return replace(made(name, 1.0), findings={"manifold": findings})
+@pytest.mark.parametrize(("twin", "side", "kind"), [
+    (4.0, "holds", CONFIRMED), (1.1, "no difference", UNSURE), (8.0, "much larger, 3.5 times as large,", UNSURE),
+    (0.99, "no difference", UNSURE), (0.3, "reversed", UNSURE),
+])  # fmt: skip
+def test_a_difference_says_which_control_does_not_move_with_it(tmp_path, twin, side, kind):
+    record = compared(tmp_path, [with_control("a", 1.0, 1.0), with_control("b", 3.0, twin)])
+    note = f"{side} without the first position: {short(twin)} and 1"
+    assert found(record) == {"share": (kind, note), "again": (UNCHECKED, "")}
 
-    far, within = (run("b", 3.0, 0.5), run("b", 3.0, 3.0))
-    turned = (UNSURE, "reversed without the first position: 0.5 and 1.5")
-    for name, b in (("far", far), ("within", within)):
-        record = compared(tmp_path / name, [run("a", 1.0, 0.0), b])
-        kind, note = found(record)["share"]
-        assert (kind, note.partition("; ")[0]) == turned and found(record)["again"] == (UNCHECKED, "")
+
+@pytest.mark.parametrize("null", [0.5, 3.0])
+def test_a_number_that_a_control_turns_stands_apart_wherever_chance_is(tmp_path, null):
+    record = compared(tmp_path, [with_control("a", 1.0, 1.5), with_control("b", 3.0, 0.5, null)])
+    kind, note = found(record)["share"]
+    assert (kind, note.partition("; ")[0]) == (UNSURE, "reversed without the first position: 0.5 and 1.5")
+    assert found(record)["again"] == (UNCHECKED, "")
 
 
 def test_a_larger_number_within_its_null_stands_apart(tmp_path):
-    b = made("b", 3.0)
-    numbers = {"share": replace(scalar(3.0), null=Null("chance", 0.0, (-9.0, 9.0)))}
-    within = replace(b, findings={"manifold": replace(b.findings["manifold"], scalars=numbers)})
-    record = compared(tmp_path, [made("a", 1.0), within], tmp_path / "out")
+    record = compared(tmp_path, [made("a", 1.0), numbered("b", {"share": among(3.0, 0.0, 9.0)})], tmp_path / "out")
     assert found(record) == {"share": (CHANCE, "b: 3, and chance alone gives −9 to 9")}
     assert answers(record)[0].sentence.endswith(
         " One cannot be judged, share: in one model the value is no more than chance gives."
@@ -536,8 +516,7 @@ def test_one_measurement_has_one_row_however_many_numbers_it_has(tmp_path):
 def test_a_share_that_a_verb_says_is_one_in_every_note(tmp_path):
     def run(name, value, null):
         plain = replace(scalar(value, 0.01), null=Null("noise", null, (null - 0.01, null + 0.01)))
-        findings = Findings("attention_entropy", {"reduction": plain}, headline=("reduction",))
-        return replace(made(name, 1.0), findings={"attention_entropy": findings}, parameters={"attention_entropy": {}})
+        return numbered(name, {"reduction": plain}, "attention_entropy")
 
     record = compared(tmp_path, [run("a", 0.1, 0.0), run("b", 0.6, 0.3)])
     assert record.findings["comparison"].facts["n_moved"] == (
@@ -550,9 +529,7 @@ def test_a_share_that_a_verb_says_is_one_in_every_note(tmp_path):
 @pytest.mark.parametrize(("mass", "kind"), [(0.5, UNCHECKED), (0.001, HARDLY)])
 def test_answers_that_a_model_hardly_gives_are_compared_with_a_caveat(tmp_path, mass, kind):
     def run(name, slope, mass):
-        numbers = {"slope": scalar(slope), "outcome_mass": scalar(mass, 0.0001)}
-        findings = Findings("sula", numbers, headline=("slope", "outcome_mass"))
-        return replace(made(name, 1.0), findings={"sula": findings}, parameters={"sula": {}})
+        return numbered(name, {"slope": scalar(slope), "outcome_mass": scalar(mass, 0.0001)}, "sula")
 
     shown = found(compared(tmp_path, [run("a", 1.0, 0.6), run("b", 3.0, mass)]))
     note = "b gives all possible answers together a probability of 0.001" if kind == HARDLY else ""
@@ -564,9 +541,7 @@ def test_the_correction_is_that_of_benjamini_and_yekutieli_and_p_is_below_five_p
     rng = np.random.default_rng(0)
 
     def run(name, values):
-        scalars = {f"n{i}": scalar(value) for i, value in enumerate(values)}
-        findings = Findings("manifold", scalars, headline=tuple(scalars))
-        return replace(made(name, 1.0), findings={"manifold": findings})
+        return numbered(name, {f"n{i}": scalar(value) for i, value in enumerate(values)})
 
     record = compared(tmp_path, [run("a", np.zeros(12)), run("b", rng.normal(0.2, 0.1, 12))]).findings["comparison"]
     held = record.tables["differences"].where(record.tables["differences"]["against"] == "a")
@@ -637,8 +612,7 @@ def test_the_counts_of_the_answer_are_those_of_the_table(tmp_path):
         numbers["n12"] = replace(scalar(values[0] + 1.0), null=Null("chance", 0.0, (-9.0, 9.0)))
         if name == "b":
             numbers |= {"n0": scalar(-2 * values[0]), "n1": scalar(0.0)}
-        findings = Findings("manifold", numbers, headline=tuple(numbers))
-        return replace(made(name, 1.0), findings={"manifold": findings})
+        return numbered(name, numbers)
 
     record = compared(tmp_path, [run("a", np.zeros(12)), run("b", rng.normal(0.3, 0.3, 12))])
     said = answers(record)[0].sentence
@@ -678,8 +652,7 @@ def test_a_causal_no_is_a_no_beside_others(tmp_path):
 
     def run(name):
         numbers = {"kl": scalar(1.0), "kl_beyond_controls": scalar(0.0)}
-        findings = Findings("causal", numbers, headline=("kl_beyond_controls",))
-        return replace(made(name, 1.0), findings={"causal": findings}, parameters={"causal": {}})
+        return numbered(name, numbers, "causal", headline=("kl_beyond_controls",))
 
     record = compared(tmp_path, [run("a"), run("b")])
     assert [row["said"] for row in rows(record, "answers")] == ["No", "No"]

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 from interp.wind_tunnels.plans import train_tunnel
 from interp.wind_tunnels.tasks.bijection import Bijection
-from interp.wind_tunnels.training.loop import train
-from interp.wind_tunnels.training.state import TrainingState
+from interp.wind_tunnels.training.loop import TrainingState, train
 from typer.testing import CliRunner
 
 import interp

@@ -2,9 +2,15 @@
 
 import numpy as np
 import pytest
-from interp.wind_tunnels.evaluation.baselines import by_predictor
-from interp.wind_tunnels.evaluation.evaluation import Evaluation, evaluate, extrapolate, longer, score
-from interp.wind_tunnels.evaluation.scalars import figure_scalars
+from interp.wind_tunnels.evaluation.evaluation import (
+    Evaluation,
+    by_predictor,
+    evaluate,
+    extrapolate,
+    figure_scalars,
+    longer,
+    score,
+)
 from interp.wind_tunnels.tasks.bijection import Bijection
 from interp.wind_tunnels.tasks.hmm import HMM
 

@@ -11,8 +11,7 @@ from interp.wind_tunnels.networks.selective_scan import ScanMixer
 from interp.wind_tunnels.networks.weights import load_weights
 from interp.wind_tunnels.tasks.bijection import Bijection
 from interp.wind_tunnels.training.loop import train
-from interp.wind_tunnels.training.plan import TrainingPlan
-from interp.wind_tunnels.training.recipe import Recipe
+from interp.wind_tunnels.training.plan import Recipe, TrainingPlan
 from torch import nn
 from torch.nn import functional as F
 from transformers import AutoModelForCausalLM

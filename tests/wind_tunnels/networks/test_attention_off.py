@@ -9,8 +9,7 @@ from interp.wind_tunnels.networks.architectures import Network
 from interp.wind_tunnels.networks.networks import build, switch_off_attention
 from interp.wind_tunnels.tasks.bijection import Bijection
 from interp.wind_tunnels.training.loop import train
-from interp.wind_tunnels.training.plan import TrainingPlan
-from interp.wind_tunnels.training.recipe import Recipe
+from interp.wind_tunnels.training.plan import Recipe, TrainingPlan
 from transformers import AutoModelForCausalLM
 
 from interp.families import family_of

@@ -11,8 +11,7 @@ from interp.wind_tunnels.tasks.bijection import Bijection
 from interp.wind_tunnels.tasks.mixture import Mixture
 from interp.wind_tunnels.training.loop import cross_entropy
 from interp.wind_tunnels.training.optimisers import orthogonalise
-from interp.wind_tunnels.training.plan import TrainingPlan
-from interp.wind_tunnels.training.recipe import Recipe
+from interp.wind_tunnels.training.plan import Recipe, TrainingPlan
 from transformers import AutoModelForCausalLM
 
 from interp.errors import UsageError

@@ -5,9 +5,8 @@ from itertools import permutations
 import numpy as np
 import pytest
 from interp.wind_tunnels.networks.weights import open_tunnel
-from interp.wind_tunnels.studies.component_roles import ComponentRoles
+from interp.wind_tunnels.studies.component_roles import KEYS, ComponentRoles, key_changes, mean_cosine
 from interp.wind_tunnels.studies.fine_tuning import ARMS, FineTuning, distances, moved_scalars, token_cosines
-from interp.wind_tunnels.studies.key_frame import KEYS, key_changes, mean_cosine
 from interp.wind_tunnels.studies.over_seeds import beside_null, tunnels_named
 from interp.wind_tunnels.studies.update_courses import UpdateCourses, late_share
 from interp.wind_tunnels.studies.value_curve import ValueCurve

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from interp.wind_tunnels.evaluation.baselines import by_predictor
 from interp.wind_tunnels.evaluation.checkpoint import evaluate_longer, evaluate_model
+from interp.wind_tunnels.evaluation.evaluation import by_predictor
 from interp.wind_tunnels.networks.networks import count_parameters, predict
 from interp.wind_tunnels.networks.weights import load_weights, open_tunnel
 from interp.wind_tunnels.studies.late_attention import LateAttention

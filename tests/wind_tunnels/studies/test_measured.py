@@ -14,8 +14,7 @@ from interp.wind_tunnels.networks.equal_capacity import TOLERANCE
 from interp.wind_tunnels.networks.networks import count_parameters, predict
 from interp.wind_tunnels.studies.primitives.plans import TASKS, is_tuned, plan_of
 from interp.wind_tunnels.training.loop import train
-from interp.wind_tunnels.training.plan import TrainingPlan
-from interp.wind_tunnels.training.recipe import Recipe
+from interp.wind_tunnels.training.plan import Recipe, TrainingPlan
 from interp.wind_tunnels.training.sampling import evaluation_generators
 
 from interp.registry import load_entry

@@ -16,7 +16,7 @@ from interp.wind_tunnels.tasks.recall import Recall
 from interp.wind_tunnels.tasks.recurrence import Recurrence
 from interp.wind_tunnels.tasks.regression import Regression
 from interp.wind_tunnels.tasks.selection import Selection
-from interp.wind_tunnels.training.recipe import Recipe
+from interp.wind_tunnels.training.plan import Recipe
 
 from interp.errors import UsageError
 from interp.registry import load_entry

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from interp.wind_tunnels.tasks.hmm import HMM
 from interp.wind_tunnels.tasks.probability_grid import ProbabilityGrid
 
 from interp.errors import UsageError
@@ -19,7 +20,7 @@ def test_rows_sum_to_exactly_one_and_no_entry_is_below_the_floor(n_steps, least,
     if least * n_outcomes > n_steps:
         return
     grid = ProbabilityGrid(step=1 / n_steps, floor=least / n_steps)
-    grid.check("the task", n_outcomes)
+    assert not any(is_so for is_so, *_ in grid.conflicts(n_outcomes))
     steps = grid.draw(np.random.default_rng(seed), (4, 3, n_outcomes))
     assert (steps.sum(axis=2) == n_steps).all()
     assert steps.min() >= least
@@ -91,7 +92,7 @@ def test_entries_are_even_but_for_the_share_that_stays():
 @pytest.mark.parametrize(
     ("grid", "floor", "n_outcomes", "words"),
     [
-        (0.03, 0.03, 2, "the task: grid = 0.03: no whole number of such steps makes 1"),
+        (0.03, 0.03, 2, "the hmm task: grid = 0.03: no whole number of such steps makes 1"),
         (1.0, 0.0, 2, "grid = 1.0: no whole number of such steps makes 1"),
         (0.1, 0.05, 2, "floor = 0.05 is not on the grid of 0.1"),
         (0.01, 0.3, 4, "floor = 0.3 for each of 4 outcomes is more than 1 in all\n  Choose floor up to 0.25."),
@@ -99,5 +100,5 @@ def test_entries_are_even_but_for_the_share_that_stays():
 )
 def test_grid_without_distributions_is_refused(grid, floor, n_outcomes, words):
     with pytest.raises(UsageError) as refusal:
-        ProbabilityGrid(grid, floor).check("the task", n_outcomes)
+        HMM(S=n_outcomes, O=2, grid=grid, floor=floor)
     assert words in str(refusal.value)

@@ -11,11 +11,10 @@ from interp.wind_tunnels.evaluation.checkpoint import save
 from interp.wind_tunnels.networks.networks import Network, build, predict
 from interp.wind_tunnels.networks.weights import load_weights, open_tunnel
 from interp.wind_tunnels.tasks.bijection import Bijection
-from interp.wind_tunnels.training.loop import STATE_NAME, Recipe, cross_entropy, initial_state, train
+from interp.wind_tunnels.training.loop import STATE_NAME, Recipe, TrainingState, cross_entropy, initial_state, train
 from interp.wind_tunnels.training.optimisers import make_optimisers
 from interp.wind_tunnels.training.plan import TrainingPlan
 from interp.wind_tunnels.training.sampling import BatchSampler
-from interp.wind_tunnels.training.state import TrainingState
 
 from interp.errors import ModelError, UsageError
 from interp.information import entropy_bits, kl_bits

@@ -6,7 +6,7 @@ import torch
 from interp.wind_tunnels.networks.networks import BUILDERS, Network, build
 from interp.wind_tunnels.tasks.bijection import Bijection
 from interp.wind_tunnels.training.optimisers import Muon, make_optimisers, orthogonalise
-from interp.wind_tunnels.training.recipe import Recipe
+from interp.wind_tunnels.training.plan import Recipe
 from torch import nn
 
 

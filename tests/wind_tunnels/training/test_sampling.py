@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 from interp.wind_tunnels.tasks.bijection import Bijection
-from interp.wind_tunnels.training.recipe import Recipe
+from interp.wind_tunnels.training.plan import Recipe
 from interp.wind_tunnels.training.sampling import (
     BatchSampler,
     evaluation_generators,

@@ -22,8 +22,7 @@ from interp.tunnel import Task, make_task
 from ...networks.architectures import ARCHITECTURES, Network
 from ...networks.equal_capacity import matched_to, widest_not_above
 from ...networks.networks import count_parameters
-from ...training.plan import TrainingPlan
-from ...training.recipe import Recipe
+from ...training.plan import Recipe, TrainingPlan
 
 TASKS: Mapping[str, str] = {"bijection": "accumulation", "hmm": "transport", "recall": "binding"}
 """The tasks and the primitive that each stands for (Paper I, version 3)."""

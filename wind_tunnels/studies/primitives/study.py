@@ -107,8 +107,7 @@ class Primitives(CheckedStudy):
 
 def card_scalars(found: Cards) -> dict[str, Scalar]:
     """The figures of the cards as means over seeds, then as differences from the reference and between tasks."""
-    from ...evaluation.evaluation import BEYOND_WINDOW
-    from ...evaluation.scalars import WINDOW_NULL
+    from ...evaluation.evaluation import BEYOND_WINDOW, WINDOW_NULL
     from .plans import REFERENCE
 
     scalars: dict[str, Scalar] = {}
