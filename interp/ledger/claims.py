@@ -110,13 +110,11 @@ class Revision(Strict):
     premise: Premise | None = None
 
 
-class Claim(Strict):
-    """One row of the ledger. `here` says how our models differ from the paper's; `tiny` asks it at that scale too.
+class ClaimWords(Strict):
+    """What a claim says, in its file and in a ledger. `here` says how our models differ from the paper's.
 
     `is_beyond` marks a claim that is not on the list of fifty: the ledger counts these apart. `is_small` marks one that
-    our models are too small to show, so that its outcome holds at this size. A claim that joined the list after the
-    first ledger says `since` when. A claim that cannot be measured has a `reason`; parts without a rule may be shown
-    beside it all the same.
+    our models are too small to show, so that its outcome holds at this size.
     """
 
     number: int
@@ -125,12 +123,21 @@ class Claim(Strict):
     paper: list[PaperValue] = []
     measure: str = ""
     here: str = ""
+    is_beyond: bool = False
+    is_small: bool = False
+
+
+class Claim(ClaimWords):
+    """One row of the ledger; `tiny` asks it at that scale too.
+
+    A claim that joined the list after the first ledger says `since` when. A claim that cannot be measured has a
+    `reason`; parts without a rule may be shown beside it all the same.
+    """
+
     parts: list[ClaimPart] = Field(default=[], alias="part")
     premise: Premise | None = None
     reason: str = ""
     tiny: bool = False
-    is_beyond: bool = False
-    is_small: bool = False
     since: date | None = None
     revision: Revision | None = None
 
