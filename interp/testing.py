@@ -229,7 +229,8 @@ def _check_class(probe: Probe) -> None:
     cls = type(probe)
     assert is_dataclass(cls), f"{cls.__name__} is no dataclass"
     assert getattr(cls, _DATACLASS_PARAMETERS).frozen, f"{cls.__name__} is not frozen"
-    assert "__init__" not in _own_code(cls), f"{cls.__name__} writes its own constructor; fields are its parameters"
+    is_generated = cls.__init__.__code__.co_filename != inspect.getsourcefile(cls)
+    assert is_generated, f"{cls.__name__} writes its own constructor; fields are its parameters"
     assert not hasattr(cls, "__post_init__"), f"{cls.__name__} does more than store: check the fields in `analyse`"
     for name in ("name", "question"):
         assert isinstance(getattr(cls, name, None), str), f"{cls.__name__} has no {name}"
@@ -238,15 +239,6 @@ def _check_class(probe: Probe) -> None:
     assert fresh.parameters().keys() == {f.name for f in fields(cls)}, f"{cls.__name__} hides a parameter"
     for name, value in probe.parameters().items():
         assert getattr(probe, name) == value, f"{cls.__name__}.{name} is not what was stored"
-
-
-def _own_code(cls: type) -> set[str]:
-    """Methods that a class wrote itself (a dataclass's own are generated and have no source file)."""
-    return {
-        name
-        for name, member in vars(cls).items()
-        if inspect.isfunction(member) and member.__code__.co_filename == inspect.getsourcefile(cls)
-    }
 
 
 def _check_needs(probe: Probe) -> None:

@@ -12,10 +12,11 @@ from datetime import date
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from interp.errors import UsageError
 from interp.ledger.rules import Rule
+from interp.records.versioned_json import Strict
 from interp.registry import load_entry
 from interp.system.foreign_files import read_toml, readable
 
@@ -23,12 +24,6 @@ Scale = Literal["tiny", "smoke", "default", "paper"]
 SCALES: tuple[Scale, ...] = get_args(Scale)
 
 _NAMED = re.compile(r"\{(\w+)\}(?:/(\S+))?")
-
-
-class Strict(BaseModel):
-    """A part of a file: unknown names are refused, and nothing changes."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class PaperValue(Strict):
@@ -52,7 +47,7 @@ class Place(Strict):
     of: str
     field: str
     table: str = ""
-    where: dict[str, str | int | float] = {}
+    where: dict[str, str | int | float] = Field(default={})
 
     @property
     def place(self) -> dict[str, Any]:
@@ -77,10 +72,10 @@ class ClaimPart(Strict):
     label: str
     read: Reference
     rule: Rule | None = None
-    rules: dict[str, Rule] = {}
-    beside: list[Reference] = []
-    models: list[str] = []
-    only: list[str] = []
+    rules: dict[str, Rule] = Field(default={})
+    beside: list[Reference] = Field(default=[])
+    models: list[str] = Field(default=[])
+    only: list[str] = Field(default=[])
     absent: str = ""
 
     @property
@@ -105,7 +100,7 @@ class Revision(Strict):
 
     since: date
     why: str
-    judges: list[str] = []
+    judges: list[str] = Field(default=[])
     parts: list[ClaimPart] = Field(default=[], alias="part")
     premise: Premise | None = None
 
@@ -120,7 +115,7 @@ class ClaimWords(Strict):
     number: int
     title: str
     says: str
-    paper: list[PaperValue] = []
+    paper: list[PaperValue] = Field(default=[])
     measure: str = ""
     here: str = ""
     is_beyond: bool = False
@@ -174,9 +169,9 @@ class Claim(ClaimWords):
 class ScaleChange(Strict):
     """What a scale changes of a source; `probes` stand in place of the source's own."""
 
-    settings: dict[str, Any] = {}
-    options: dict[str, Any] = {}
-    probes: list[str] = []
+    settings: dict[str, Any] = Field(default={})
+    options: dict[str, Any] = Field(default={})
+    probes: list[str] = Field(default=[])
 
 
 class EvidenceSource(Strict):
@@ -192,11 +187,11 @@ class EvidenceSource(Strict):
     kind: Literal["run", "study"]
     title: str
     model: str = ""
-    only: list[str] = []
-    probes: list[str] = []
+    only: list[str] = Field(default=[])
+    probes: list[str] = Field(default=[])
     study: str = ""
-    settings: dict[str, Any] = {}
-    options: dict[str, Any] = {}
+    settings: dict[str, Any] = Field(default={})
+    options: dict[str, Any] = Field(default={})
     scales: dict[Scale, ScaleChange]
     absent: str = ""
 

@@ -11,9 +11,9 @@ from typing import Literal
 
 from pydantic import Field
 
-from interp.ledger.claims import ClaimWords, Place, Scale, Strict
+from interp.ledger.claims import ClaimWords, Place, Scale
 from interp.ledger.rules import OUTCOMES, Outcome
-from interp.records.versioned_json import KeptEnvironment, KeptScalar, as_text, read_versioned
+from interp.records.versioned_json import KeptEnvironment, KeptScalar, Strict, as_text, read_versioned
 from interp.registry import load_entry
 from interp.system.digest import digest_of
 from interp.system.locks import one_at_a_time

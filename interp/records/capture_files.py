@@ -51,13 +51,27 @@ class KeptTable:
 
 
 @dataclass(frozen=True)
+class KeptPrompts:
+    """What a prompt set is beside its prompts and what is known exactly of them: `PromptSet.described`."""
+
+    name: str
+    units: dict[str, str]
+    source: str = ""
+    unit: str = "prompt"
+    seed: int | None = None
+    window: int | None = None
+    is_templated: bool = False
+    cluster: str | None = None
+
+
+@dataclass(frozen=True)
 class CaptureFile:
-    """The content of `capture.json`; `prompts` is `PromptSet.described`."""
+    """The content of `capture.json`."""
 
     format: int
     digest: str
     model: ModelInfo
-    prompts: dict[str, Any]
+    prompts: KeptPrompts
     tables: dict[str, KeptTable]
     needs: list[KeptNeed]
     exact: list[str]
@@ -128,7 +142,7 @@ def _read(folder: Path, content: CaptureFile) -> Capture:
         model=content.model,
         prompts=PromptSet(
             prompts=_prompts(folder / "prompts.parquet"),
-            **content.prompts,
+            **vars(content.prompts),
             **{name: exact.get(name) for name in ("posterior", "belief", "outcome_ids")},  # pyrefly: ignore[bad-argument-type]
         ),
         tables={
