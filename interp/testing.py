@@ -10,7 +10,7 @@ Numpy only: no model, no torch.
 import copy
 import inspect
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 
 import numpy as np
@@ -255,16 +255,15 @@ def _check_pure(probe: Probe, capture: Capture) -> Findings:
     second = probe.analyse(capture, {})
     assert _global_state() == state, f"{probe.name} draws from the global generator"
     assert same_findings(first, second), f"{probe.name} gives another answer the second time"
-    for need, reduced in capture.arrays.items():
-        for name, array in reduced.items():
-            assert np.array_equal(array, before.arrays[need][name]), f"{probe.name} changed {need.site} in its input"
-    for at, table in capture.tables.items():
-        for name, column in table.columns.items():
-            assert np.array_equal(column, before.tables[at][name]), f"{probe.name} changed column {name} in its input"
-    for name in ("posterior", "belief"):
-        mine, was = getattr(capture, name), getattr(before, name)
-        assert mine is None or np.array_equal(mine, was), f"{probe.name} changed the {name} in its input"
+    for (what, array), (_, was) in zip(_arrays_of(capture), _arrays_of(before), strict=True):
+        assert np.array_equal(array, was), f"{probe.name} changed {what} in its input"
     return first
+
+
+def _arrays_of(capture: Capture) -> Iterator[tuple[str, np.ndarray | None]]:
+    yield from ((need.site, array) for need, reduced in capture.arrays.items() for array in reduced.values())
+    yield from ((f"column {name}", x) for table in capture.tables.values() for name, x in table.columns.items())
+    yield from (("the posterior", capture.posterior), ("the belief", capture.belief))
 
 
 def _global_state() -> str:

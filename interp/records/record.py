@@ -202,10 +202,10 @@ class RunRecord(Answering, Mapping[str, Findings]):
             # not `save_file`, whose files only their owner may read and whose errors are not the system's
             (draft / f"arrays.{probe}.safetensors").write_bytes(save(arrays))
         return FindingsFile(
-            parameters=plain_json(dict(self.parameters[probe])), scalars=dict(findings.scalars), tables=tables,
-            notes=list(findings.notes), headline=list(findings.headline),
-            controls={name: list(controls) for name, controls in findings.controls.items()}, facts=dict(findings.facts),
-        )  # fmt: skip
+            parameters=plain_json(dict(self.parameters[probe])),
+            tables=tables,
+            **{name: getattr(findings, name) for name in ("scalars", "notes", "headline", "controls", "facts")},
+        )
 
 
 _ALIKE = tuple(name for name in RunFile.model_fields if name not in ("format", "findings"))
