@@ -176,12 +176,6 @@ def _declared(
             yield said.order, _answer(said, h, findings.scalars, findings.facts.get(h.name, ""), words)
 
 
-def numbers_of(probe: str) -> set[str]:
-    """The names of the numbers that answer a probe's questions."""
-    cls = _class_of(probe)
-    return {name for said in cls.sentences for name in said.numbers} if cls else set()
-
-
 def _place(parameters: Mapping[str, Any], n_layers: int) -> str:
     """`the head outputs of the last layer`: what a probe read by its own parameters; of several sites the first."""
     site = parameters.get("site") or next(iter(parameters.get("sites", ())), "")
