@@ -83,7 +83,7 @@ class Chart:
         """A shaded band between two curves, where it has bounds; a `name` stands in the legend once."""
         low, high = bounds
         kept = np.isfinite(low) & np.isfinite(high)
-        x, traces = self.across[kept], [*self.plot.data]
+        x, traces = self.across[kept], list[Any](self.plot.data)
         legend = {"name": name, "legendgroup": name} if name else {}
         self.plot.add_scatter(
             x=np.concatenate([x, x[::-1]]), y=np.concatenate([high[kept], low[kept][::-1]]),

@@ -260,10 +260,10 @@ def _check_pure(probe: Probe, capture: Capture) -> Findings:
     return first
 
 
-def _arrays_of(capture: Capture) -> Iterator[tuple[str, np.ndarray | None]]:
+def _arrays_of(capture: Capture) -> Iterator[tuple[str, np.ndarray]]:
     yield from ((need.site, array) for need, reduced in capture.arrays.items() for array in reduced.values())
     yield from ((f"column {name}", x) for table in capture.tables.values() for name, x in table.columns.items())
-    yield from (("the posterior", capture.posterior), ("the belief", capture.belief))
+    yield from (("the posterior", np.asarray(capture.posterior)), ("the belief", np.asarray(capture.belief)))
 
 
 def _global_state() -> str:

@@ -61,7 +61,7 @@ class Continuation:
 
 
 @dataclass(frozen=True, repr=False)
-class Continuations(Sequence[Continuation]):
+class Continuations:
     """The continuations of some prompts; shown side by side in a terminal, a notebook, and by `write` on a page.
 
     >>> model = interp.load("tunnel:bijection-gpt-neox")
@@ -73,6 +73,9 @@ class Continuations(Sequence[Continuation]):
     edits: tuple[str, ...]
     how: str
     each: tuple[Continuation, ...]
+
+    def __iter__(self):
+        return iter(self.each)
 
     def __len__(self) -> int:
         return len(self.each)
