@@ -55,9 +55,9 @@ from .reductions import Rows as Rows
 from .running.analyse import analyse as analyse
 from .running.attribution import LogitAttribution as LogitAttribution
 from .running.attribution import logit_attribution as logit_attribution
+from .running.collect import Reduced as Reduced
 from .running.collect import collect as collect
-from .running.collect_stream import Reduced as Reduced
-from .running.collect_stream import collect_stream as collect_stream
+from .running.collect import collect_stream as collect_stream
 from .running.from_arrays import capture_from_arrays as capture_from_arrays
 from .running.generate import Continuation as Continuation
 from .running.generate import Continuations as Continuations

@@ -214,18 +214,21 @@ class Scalar(Answering, NDArrayOperatorsMixin):
         return "underpowered" + (f": {self.enough:,}{what} would do" if self.enough else "")
 
     @property
+    def value_text(self) -> str:
+        """`0.22 bits`."""
+        return with_unit(short(self.value), self.unit)
+
+    @property
     def briefly(self) -> str:
         """`0.22 bits, p = 0.06`: the value with its p, or that it is underpowered."""
-        value = with_unit(short(self.value), self.unit)
         reason = "underpowered" if self.underpowered else "" if self.p is None else p_equals(self.p, self.is_p_least)
-        return f"{value}, {reason}" if reason else value
+        return f"{self.value_text}, {reason}" if reason else self.value_text
 
     @property
     def cells(self) -> tuple[str, str, str, str, str]:
         """Value, interval, null, p and n in words, as every table of numbers has them."""
         weak = f" ({self.weakness})" if self.underpowered else ""
-        value = with_unit(short(self.value), self.unit) + weak
-        return value, self.interval_text, self.null_text, self.p_text, self.n_text
+        return self.value_text + weak, self.interval_text, self.null_text, self.p_text, self.n_text
 
     def columns(self, name: str) -> dict[str, float]:
         """Value, interval and null as columns of a table, by this name; NaN where there is none."""

@@ -79,27 +79,21 @@ class Chart:
         """Where the rows stand along the horizontal axis."""
         return self.table[self.x]
 
-    def band(self, bounds: tuple[np.ndarray, np.ndarray], colour: str = NULL) -> None:
-        """A shaded band between two curves; stretches without bounds are left out."""
+    def band(self, bounds: tuple[np.ndarray, np.ndarray], colour: str = NULL, name: str = "") -> None:
+        """A shaded band between two curves, where it has bounds; a `name` stands in the legend once."""
         low, high = bounds
         kept = np.isfinite(low) & np.isfinite(high)
-        x = self.across[kept]
+        x, traces = self.across[kept], list[Any](self.plot.data)
+        legend = {"name": name, "legendgroup": name} if name else {}
         self.plot.add_scatter(
             x=np.concatenate([x, x[::-1]]), y=np.concatenate([high[kept], low[kept][::-1]]),
             fill="toself", fillcolor=faded(colour, 0.18), line={"width": 0}, mode="lines", hoverinfo="skip",
-            showlegend=False,
+            showlegend=bool(name and kept.any()) and all(trace.name != name for trace in traces), **legend,
         )  # fmt: skip
 
     def null_band(self, column: str, name: str = "null, 95 %", ends: str = "_null") -> None:
         """The band of a column's null, named in the legend: once, however many stretches of it a figure holds."""
-        bounds = self.table[f"{column}{ends}_low"], self.table[f"{column}{ends}_high"]
-        self.band(bounds)
-        traces: Any = self.plot.data
-        is_first = not any(trace.name == name for trace in traces)
-        is_drawn = bool((np.isfinite(bounds[0]) & np.isfinite(bounds[1])).any())
-        self.plot.update_traces(
-            {"name": name, "legendgroup": name, "showlegend": is_first and is_drawn}, selector=len(traces) - 1
-        )
+        self.band((self.table[f"{column}{ends}_low"], self.table[f"{column}{ends}_high"]), name=name)
 
     def curve(self, column: str, name: str, colour: str = VALUE, dash: str | None = None, **how: Any) -> None:
         """A column, with the band of its interval."""

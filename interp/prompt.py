@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from operator import index
 from pathlib import Path
 from types import MappingProxyType
@@ -235,10 +235,8 @@ class PromptSet(Answering):
 
     def described(self) -> dict[str, Any]:
         """Everything but the prompts themselves and what is known exactly of them, as plain values."""
-        return {
-            "name": self.name, "units": dict(self.units), "source": self.source, "unit": self.unit, "seed": self.seed,
-            "window": self.window, "is_templated": self.is_templated, "cluster": self.cluster,
-        }  # fmt: skip
+        said = {f.name: getattr(self, f.name) for f in fields(self) if f.compare and f.name != "prompts"}
+        return said | {"units": dict(self.units)}
 
     def to_frame(self) -> "pandas.DataFrame":
         """One prompt a row: text or token ids, scored positions, and the columns as JSON."""

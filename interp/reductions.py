@@ -195,39 +195,34 @@ class _MomentsState(RunningState):
 
 class _PromptMeanState(RunningState):
     def __init__(self) -> None:
-        self.seen: dict[int, tuple[Any, int]] = {}
-        """Sum and number of the rows of each prompt."""
+        self.parts: list[tuple[np.ndarray, ...]] = []
+        """Prompts, and the number and the sum of the rows of each."""
 
     def add(self, rows: np.ndarray, prompts: np.ndarray) -> None:
         starts = np.flatnonzero(np.diff(prompts, prepend=-1))  # rows of a prompt stand side by side
-        if len(starts) == 0:
-            return
-        sums = np.add.reduceat(rows.astype(np.float64), starts, axis=0)
-        counts = np.diff(starts, append=len(prompts)).tolist()
-        for prompt, total, count in zip(prompts[starts].tolist(), sums, counts, strict=True):
-            self._take(prompt, total, count)
+        if len(starts):
+            sums = np.add.reduceat(rows.astype(np.float64), starts, axis=0)
+            self.parts.append((prompts[starts], np.diff(starts, append=len(prompts)), sums))
 
     def merge(self, other: Any) -> None:
-        for prompt, (total, count) in other.seen.items():
-            self._take(prompt, total, count)
-
-    def _take(self, prompt: int, total: Any, count: int) -> None:
-        before, n_before = self.seen.get(prompt, (0.0, 0))
-        self.seen[prompt] = before + total, n_before + count
+        self.parts.extend(other.parts)
 
     def result(self) -> dict[str, np.ndarray]:
-        return {"rows": np.stack([total / count for _, (total, count) in sorted(self.seen.items())])}
+        seen = self.saved()
+        return {"rows": seen["sums"] / seen["counts"].reshape(-1, *(1,) * (seen["sums"].ndim - 1))}
 
     def saved(self) -> dict[str, np.ndarray]:
-        if not self.seen:
+        if not self.parts:
             return {}
-        sums, counts = zip(*self.seen.values(), strict=True)
-        return {"prompts": np.array(list(self.seen)), "counts": np.array(counts), "sums": np.stack(sums)}
+        of_part, *added = (np.concatenate(each) for each in zip(*self.parts, strict=True))
+        prompts, place = np.unique(of_part, return_inverse=True)
+        counts, sums = (np.zeros((len(prompts), *each.shape[1:]), each.dtype) for each in added)
+        np.add.at(counts, place, added[0])
+        np.add.at(sums, place, added[1])
+        return {"prompts": prompts, "counts": counts, "sums": sums}
 
     def restore(self, saved: Mapping[str, np.ndarray]) -> None:
-        if saved:
-            each = zip(saved["sums"], saved["counts"].tolist(), strict=True)
-            self.seen = dict(zip(saved["prompts"].tolist(), each, strict=True))
+        self.parts = [(saved["prompts"], saved["counts"], saved["sums"])] if saved else []
 
 
 REDUCTIONS: dict[str, type[Reduction]] = {each.__name__: each for each in (Rows, NarrowRows, Mean, Moments, PromptMean)}

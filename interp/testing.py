@@ -10,7 +10,7 @@ Numpy only: no model, no torch.
 import copy
 import inspect
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 
 import numpy as np
@@ -229,7 +229,8 @@ def _check_class(probe: Probe) -> None:
     cls = type(probe)
     assert is_dataclass(cls), f"{cls.__name__} is no dataclass"
     assert getattr(cls, _DATACLASS_PARAMETERS).frozen, f"{cls.__name__} is not frozen"
-    assert "__init__" not in _own_code(cls), f"{cls.__name__} writes its own constructor; fields are its parameters"
+    is_generated = cls.__init__.__code__.co_filename != inspect.getsourcefile(cls)
+    assert is_generated, f"{cls.__name__} writes its own constructor; fields are its parameters"
     assert not hasattr(cls, "__post_init__"), f"{cls.__name__} does more than store: check the fields in `analyse`"
     for name in ("name", "question"):
         assert isinstance(getattr(cls, name, None), str), f"{cls.__name__} has no {name}"
@@ -238,15 +239,6 @@ def _check_class(probe: Probe) -> None:
     assert fresh.parameters().keys() == {f.name for f in fields(cls)}, f"{cls.__name__} hides a parameter"
     for name, value in probe.parameters().items():
         assert getattr(probe, name) == value, f"{cls.__name__}.{name} is not what was stored"
-
-
-def _own_code(cls: type) -> set[str]:
-    """Methods that a class wrote itself (a dataclass's own are generated and have no source file)."""
-    return {
-        name
-        for name, member in vars(cls).items()
-        if inspect.isfunction(member) and member.__code__.co_filename == inspect.getsourcefile(cls)
-    }
 
 
 def _check_needs(probe: Probe) -> None:
@@ -263,16 +255,15 @@ def _check_pure(probe: Probe, capture: Capture) -> Findings:
     second = probe.analyse(capture, {})
     assert _global_state() == state, f"{probe.name} draws from the global generator"
     assert same_findings(first, second), f"{probe.name} gives another answer the second time"
-    for need, reduced in capture.arrays.items():
-        for name, array in reduced.items():
-            assert np.array_equal(array, before.arrays[need][name]), f"{probe.name} changed {need.site} in its input"
-    for at, table in capture.tables.items():
-        for name, column in table.columns.items():
-            assert np.array_equal(column, before.tables[at][name]), f"{probe.name} changed column {name} in its input"
-    for name in ("posterior", "belief"):
-        mine, was = getattr(capture, name), getattr(before, name)
-        assert mine is None or np.array_equal(mine, was), f"{probe.name} changed the {name} in its input"
+    for (what, array), (_, was) in zip(_arrays_of(capture), _arrays_of(before), strict=True):
+        assert np.array_equal(array, was), f"{probe.name} changed {what} in its input"
     return first
+
+
+def _arrays_of(capture: Capture) -> Iterator[tuple[str, np.ndarray]]:
+    yield from ((need.site, array) for need, reduced in capture.arrays.items() for array in reduced.values())
+    yield from ((f"column {name}", x) for table in capture.tables.values() for name, x in table.columns.items())
+    yield from (("the posterior", np.asarray(capture.posterior)), ("the belief", np.asarray(capture.belief)))
 
 
 def _global_state() -> str:

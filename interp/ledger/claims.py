@@ -12,10 +12,11 @@ from datetime import date
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from interp.errors import UsageError
 from interp.ledger.rules import Rule
+from interp.records.versioned_json import Strict
 from interp.registry import load_entry
 from interp.system.foreign_files import read_toml, readable
 
@@ -23,12 +24,6 @@ Scale = Literal["tiny", "smoke", "default", "paper"]
 SCALES: tuple[Scale, ...] = get_args(Scale)
 
 _NAMED = re.compile(r"\{(\w+)\}(?:/(\S+))?")
-
-
-class Strict(BaseModel):
-    """A part of a file: unknown names are refused, and nothing changes."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class PaperValue(Strict):
@@ -52,7 +47,7 @@ class Place(Strict):
     of: str
     field: str
     table: str = ""
-    where: dict[str, str | int | float] = {}
+    where: dict[str, str | int | float] = Field(default={})
 
     @property
     def place(self) -> dict[str, Any]:
@@ -77,10 +72,10 @@ class ClaimPart(Strict):
     label: str
     read: Reference
     rule: Rule | None = None
-    rules: dict[str, Rule] = {}
-    beside: list[Reference] = []
-    models: list[str] = []
-    only: list[str] = []
+    rules: dict[str, Rule] = Field(default={})
+    beside: list[Reference] = Field(default=[])
+    models: list[str] = Field(default=[])
+    only: list[str] = Field(default=[])
     absent: str = ""
 
     @property
@@ -105,32 +100,39 @@ class Revision(Strict):
 
     since: date
     why: str
-    judges: list[str] = []
+    judges: list[str] = Field(default=[])
     parts: list[ClaimPart] = Field(default=[], alias="part")
     premise: Premise | None = None
 
 
-class Claim(Strict):
-    """One row of the ledger. `here` says how our models differ from the paper's; `tiny` asks it at that scale too.
+class ClaimWords(Strict):
+    """What a claim says, in its file and in a ledger. `here` says how our models differ from the paper's.
 
     `is_beyond` marks a claim that is not on the list of fifty: the ledger counts these apart. `is_small` marks one that
-    our models are too small to show, so that its outcome holds at this size. A claim that joined the list after the
-    first ledger says `since` when. A claim that cannot be measured has a `reason`; parts without a rule may be shown
-    beside it all the same.
+    our models are too small to show, so that its outcome holds at this size.
     """
 
     number: int
     title: str
     says: str
-    paper: list[PaperValue] = []
+    paper: list[PaperValue] = Field(default=[])
     measure: str = ""
     here: str = ""
+    is_beyond: bool = False
+    is_small: bool = False
+
+
+class Claim(ClaimWords):
+    """One row of the ledger; `tiny` asks it at that scale too.
+
+    A claim that joined the list after the first ledger says `since` when. A claim that cannot be measured has a
+    `reason`; parts without a rule may be shown beside it all the same.
+    """
+
     parts: list[ClaimPart] = Field(default=[], alias="part")
     premise: Premise | None = None
     reason: str = ""
     tiny: bool = False
-    is_beyond: bool = False
-    is_small: bool = False
     since: date | None = None
     revision: Revision | None = None
 
@@ -167,9 +169,9 @@ class Claim(Strict):
 class ScaleChange(Strict):
     """What a scale changes of a source; `probes` stand in place of the source's own."""
 
-    settings: dict[str, Any] = {}
-    options: dict[str, Any] = {}
-    probes: list[str] = []
+    settings: dict[str, Any] = Field(default={})
+    options: dict[str, Any] = Field(default={})
+    probes: list[str] = Field(default=[])
 
 
 class EvidenceSource(Strict):
@@ -185,11 +187,11 @@ class EvidenceSource(Strict):
     kind: Literal["run", "study"]
     title: str
     model: str = ""
-    only: list[str] = []
-    probes: list[str] = []
+    only: list[str] = Field(default=[])
+    probes: list[str] = Field(default=[])
     study: str = ""
-    settings: dict[str, Any] = {}
-    options: dict[str, Any] = {}
+    settings: dict[str, Any] = Field(default={})
+    options: dict[str, Any] = Field(default={})
     scales: dict[Scale, ScaleChange]
     absent: str = ""
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from interp.errors import InterpError
-from interp.findings import Findings, Null, Scalar
+from interp.findings import Findings, Interval, Null, Scalar
 from interp.ledger.claims import Claims, EvidenceSource, Reference, Scale, builds_on
 from interp.loading.aliases import ALIASES
 from interp.records.record import RunRecord
@@ -226,15 +226,12 @@ def _cell(read: Reference, findings: Findings, unit: str) -> Scalar | str:
     p = _number(row, f"{read.field}_p" if f"{read.field}_p" in row else "p")
     n = _number(row, "n")
     same = findings.scalars.get(read.field)
-    return Scalar(
+    return Scalar.of(
         _number(row, read.field),
         read.unit or table.units[read.field],
-        interval=None if np.isnan([low, high]).any() else (low, high),
-        interval_method="as in the table",
-        interval_reason="the table gives no interval",
-        null=None if np.isnan(null).any() else Null("as in the table", null[0], (null[1], null[2])),
-        null_reason="the table gives no null",
-        p=None if np.isnan(p) else p,
+        Interval.of((low, high), "as in the table", "the table gives no interval"),
+        "the table gives no null" if np.isnan(null).any() else Null("as in the table", null[0], (null[1], null[2])),
+        p=p,
         n=None if np.isnan(n) else int(n),
         n_unit=unit,
         underpowered=same is not None and same.underpowered and bool(np.isfinite(same.value)),

@@ -11,9 +11,9 @@ from typing import Literal
 
 from pydantic import Field
 
-from interp.ledger.claims import PaperValue, Place, Scale, Strict
+from interp.ledger.claims import ClaimWords, Place, Scale
 from interp.ledger.rules import OUTCOMES, Outcome
-from interp.records.versioned_json import KeptEnvironment, KeptScalar, as_text, read_versioned
+from interp.records.versioned_json import KeptEnvironment, KeptScalar, Strict, as_text, read_versioned
 from interp.registry import load_entry
 from interp.system.digest import digest_of
 from interp.system.locks import one_at_a_time
@@ -63,21 +63,13 @@ class ClaimOutcome(Strict):
     earlier: "ClaimOutcome | None" = None
 
 
-class ClaimRow(Strict):
-    """One claim; `is_beyond` the list of fifty, `is_small` where our models are too small to show what is claimed.
+class ClaimRow(ClaimWords):
+    """One claim with what came of it for each model.
 
     `revised` says since when another rule than the first judges it, or since when it is on the list, and why.
     """
 
-    number: int
-    title: str
-    says: str
-    paper: list[PaperValue]
-    measure: str
-    here: str
     cells: list[ClaimOutcome]
-    is_beyond: bool = False
-    is_small: bool = False
     revised: str = ""
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from interp.errors import UnknownName, UsageError
-from interp.ledger.claims import SCALES, Claim, ClaimPart, Claims, Reference, Scale, load_claims
+from interp.ledger.claims import SCALES, Claim, ClaimPart, Claims, ClaimWords, Reference, Scale, load_claims
 from interp.ledger.evidence import (
     Evidence,
     EvidenceBySource,
@@ -113,7 +113,11 @@ def replicate(
     refuse_unwritable(Path(out))
     folder = Path(out) / "-".join(["ledger", paper, scale, *(["rows"] if rows else []), *map(str, rows)])
     gather = partial(gather_evidence, scale=scale, out=Path(out), quiet=quiet, allow_quantised=allow_quantised)
-    judged = [_paper(claims, models if claims.of_models else (), scale, folder, gather) for claims in papers]
+    judged = []
+    for claims in papers:
+        about = {"name": claims.paper, "title": claims.title, "citation": claims.citation, "note": claims.note}
+        unjudged = PaperFile(**about, models=list(models) if claims.of_models else [], sources=[], rows=[])
+        judged.append(_paper(unjudged, claims, scale, folder, gather))
     words = ["interp", "replicate", paper, "--scale", scale, *(w for model in models for w in ("--model", model)),
              *(w for row in rows for w in ("--row", str(row)))]  # fmt: skip
     words += ["--allow-quantised"] if allow_quantised else []
@@ -170,18 +174,6 @@ def _refuse_misuse(paper: str, papers: Sequence[Claims], models: Sequence[str]) 
         )
 
 
-def _paper(claims: Claims, models: Sequence[str], scale: Scale, folder: Path, gather: Gather) -> PaperFile:
-    asked = {claim.number for claim in claims.claim if scale != "tiny" or claim.tiny}
-    wanted = {read.source for claim in claims.claim if claim.number in asked for read in claim.reads()}
-    found = gather(claims, wanted, models)
-    first, later = (judged_rows(part, asked, models, numbers_of(found)) for part in (claims.first(), claims.later()))
-    return PaperFile(
-        name=claims.paper, title=claims.title, citation=claims.citation, note=claims.note, models=list(models),
-        sources=[_source(model, each, folder) for (_, model), each in found.items()],
-        rows=with_earlier(claims, first, later),
-    )  # fmt: skip
-
-
 def judge_again(
     ledger: str | Path, *, out: str | Path = "runs", allow_quantised: bool = False, quiet: bool = False
 ) -> Replication:
@@ -191,27 +183,32 @@ def judge_again(
     """
     before, folder = read_ledger(ledger), ledger_folder(Path(ledger))
     gather = partial(gather_evidence, scale=before.scale, out=Path(out), quiet=quiet, allow_quantised=allow_quantised)
-    papers = [_again(paper, before.scale, folder, gather) for paper in before.papers]
+    papers = [_paper(paper, load_claims(paper.name), before.scale, folder, gather) for paper in before.papers]
     after = before.model_copy(update={"papers": papers})
     return Replication(after, write_ledger(after, folder))
 
 
-def _again(paper: PaperFile, scale: Scale, folder: Path, gather: Gather) -> PaperFile:
-    claims = load_claims(paper.name)
-    lacking: dict[str, None] = {}
+def _paper(before: PaperFile, claims: Claims, scale: Scale, folder: Path, gather: Gather) -> PaperFile:
+    """A paper judged by its latest rules on the numbers it keeps and on those that it lacks, which are gathered.
+
+    One without rows is judged by the first rules too.
+    """
+    models, lacking = before.models, dict.fromkeys(())
+    asked = {claim.number for claim in claims.claim if scale != "tiny" or claim.tiny}
+    by_rules = [claims.later()] if before.rows else [claims.later(), claims.first()]
 
     def note_lacking(read: Reference, model: str) -> tuple[MeasuredNumber, str]:
         lacking[read.source] = None
         return MeasuredNumber(**read.place), "it was not measured"
 
-    asked = {claim.number for claim in claims.claim if scale != "tiny" or claim.tiny}
-    judged_rows(claims.later(), asked, paper.models, _kept(paper, note_lacking))
-    found = gather(claims, lacking, paper.models)
-    later = judged_rows(claims.later(), asked, paper.models, _kept(paper, numbers_of(found)))
-    known = {(source.name, source.model) for source in paper.sources}
+    for each in by_rules:
+        judged_rows(each, asked, models, _kept(before, note_lacking))
+    found = gather(claims, lacking, models)
+    later, *first = (judged_rows(each, asked, models, _kept(before, numbers_of(found))) for each in by_rules)
+    known = {(source.name, source.model) for source in before.sources}
     added = [_source(model, each, folder) for (name, model), each in found.items() if (name, model) not in known]
-    rows = with_earlier(claims, as_first_judged(paper.rows), later)
-    return paper.model_copy(update={"sources": [*paper.sources, *added], "rows": rows})
+    rows = with_earlier(claims, first[0] if first else as_first_judged(before.rows), later)
+    return before.model_copy(update={"sources": [*before.sources, *added], "rows": rows})
 
 
 def judged_rows(claims: Claims, asked: Collection[int], models: Sequence[str], numbers: Numbers) -> list[ClaimRow]:
@@ -224,12 +221,12 @@ def judged_rows(claims: Claims, asked: Collection[int], models: Sequence[str], n
     p_of = dict(zip(map(id, parts), corrected([_p(*part) for part in parts]), strict=True))
     return [
         ClaimRow(
-            number=claim.number, title=claim.title, says=claim.says, paper=claim.paper, measure=claim.measure,
-            here=claim.here, cells=[_cell(*question, p_of) for question in questions],
-            is_beyond=claim.is_beyond, is_small=claim.is_small, revised=_revised(claim),
+            **{name: getattr(claim, name) for name in ClaimWords.model_fields},
+            cells=[_cell(*question, p_of) for question in questions],
+            revised=_revised(claim),
         )
         for claim, questions in put
-    ]  # fmt: skip
+    ]
 
 
 def _revised(claim: Claim) -> str:

@@ -15,10 +15,10 @@ In this order:
 A number without an interval (weights, identities) is its own interval. Pure: numbers in, words out.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 
@@ -33,7 +33,6 @@ RuleKind = Literal[
 ]  # fmt: skip
 
 OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
-KINDS: tuple[RuleKind, ...] = get_args(RuleKind)
 SEVERAL: tuple[RuleKind, ...] = ("ratio", "falling", "rising", "differ")
 """Kinds that compare two numbers or more; they have no null of their own."""
 
@@ -46,11 +45,27 @@ ORDER_OF_A_ROW = (
     "some parts are supported and the others cannot be measured, the claim is left open."
 )
 
-_NEEDS: dict[RuleKind, tuple[str, ...]] = {
-    "at_most": ("high",), "at_least": ("low",), "between": ("low", "high"), "near": ("value", "tolerance"),
-    "positive": (), "negative": (), "above_null": (), "below_null": (), "identity": ("tolerance",), "falling": (),
-    "rising": (), "differ": (),
+_BOUNDS = ("low", "high", "value", "tolerance")
+_ABOVE_0, _BELOW_0 = np.nextafter(0.0, 1.0), np.nextafter(0.0, -1.0)
+
+KINDS: dict[RuleKind, tuple[tuple[str, ...], str, Callable[[Any, float], tuple[float, float]] | None]] = {
+    "at_most": (("high",), "at most {high}", lambda r, null: (-np.inf, r.high)),
+    "at_least": (("low",), "at least {low}", lambda r, null: (r.low, np.inf)),
+    "between": (("low", "high"), "from {low} to {high}", lambda r, null: (r.low, r.high)),
+    "near": (("value", "tolerance"), "within {tolerance} of {value}",
+             lambda r, null: (r.value - r.tolerance, r.value + r.tolerance)),
+    "positive": ((), "above 0", lambda r, null: (_ABOVE_0, np.inf)),
+    "negative": ((), "below 0", lambda r, null: (-np.inf, _BELOW_0)),
+    "above_null": ((), "above the null", lambda r, null: (np.nextafter(null, np.inf), np.inf)),
+    "below_null": ((), "below the null", lambda r, null: (-np.inf, np.nextafter(null, -np.inf))),
+    "identity": (("tolerance",), "0 within {tolerance} (an identity)", lambda r, null: (-r.tolerance, r.tolerance)),
+    "ratio": (("low", "high"), "the first over the second {bounds}", None),
+    "falling": ((), "each lower than the one before", None),
+    "rising": ((), "each higher than the one before", None),
+    "differ": ((), "at least two of them differ", None),
 }  # fmt: skip
+"""What each kind is given (a ratio one bound or both), how it is told, and what it allows of a number with this null;
+the bounds of a region belong to it."""
 
 
 @dataclass(frozen=True)
@@ -75,13 +90,10 @@ class Rule:
     __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012 (read by pydantic where a file is checked)
 
     def __post_init__(self) -> None:
-        given = tuple(n for n in ("low", "high", "value", "tolerance") if getattr(self, n) is not None)
-        if self.kind == "ratio":
-            if not given or not set(given) <= {"low", "high"}:
-                raise ValueError(f"the rule ratio wants low, high or both, and was given {', '.join(given) or 'none'}")
-        elif given != _NEEDS[self.kind]:
-            wanted = ", ".join(_NEEDS[self.kind]) or "no bound"
-            raise ValueError(f"the rule {self.kind} wants {wanted}, and was given {', '.join(given) or 'none'}")
+        given, wanted = tuple(n for n in _BOUNDS if getattr(self, n) is not None), KINDS[self.kind][0]
+        if given != wanted and not (self.kind == "ratio" and given in (("low",), ("high",))):
+            words = "low, high or both" if self.kind == "ratio" else ", ".join(wanted) or "no bound"
+            raise ValueError(f"the rule {self.kind} wants {words}, and was given {', '.join(given) or 'none'}")
 
     @property
     def asks_null(self) -> bool:
@@ -130,38 +142,23 @@ def combine(outcomes: Sequence[Outcome]) -> Outcome:
 def rule_in_words(rule: Rule, unit: str = "") -> str:
     """The rule as the page prints it."""
     of = " times the null" if rule.times_null else "" if unit in ("", "1") else f" {unit}"
-
-    def n(x: float | None) -> str:
-        return f"{x:g}{of}"
-
-    words = {
-        "at_most": lambda: f"at most {n(rule.high)}",
-        "at_least": lambda: f"at least {n(rule.low)}",
-        "between": lambda: f"from {n(rule.low)} to {n(rule.high)}",
-        "near": lambda: f"within {rule.tolerance:g} of {n(rule.value)}",
-        "positive": lambda: "above 0",
-        "negative": lambda: "below 0",
-        "above_null": lambda: "above the null",
-        "below_null": lambda: "below the null",
-        "identity": lambda: f"0 within {rule.tolerance:g} (an identity)",
-        "ratio": lambda: f"the first over the second {_bounds(rule)}",
-        "falling": lambda: "each lower than the one before",
-        "rising": lambda: "each higher than the one before",
-        "differ": lambda: "at least two of them differ",
-    }[rule.kind]()
+    given = {name: f"{getattr(rule, name):g}" for name in _BOUNDS if getattr(rule, name) is not None}
+    said = {name: number if name == "tolerance" else f"{number}{of}" for name, number in given.items()}
+    bounds = "between" if {"low", "high"} <= given.keys() else "at_most" if "high" in given else "at_least"
+    if rule.kind == "ratio":
+        said["bounds"] = KINDS[bounds][1].format(**given)
+    words = KINDS[rule.kind][1].format(**said)
     return f"{words}, and not what the null gives" if rule.asks_null and rule.kind[-4:] != "null" else words
-
-
-def _bounds(rule: Rule) -> str:
-    if rule.low is None or rule.high is None:
-        return f"at most {rule.high:g}" if rule.low is None else f"at least {rule.low:g}"
-    return f"from {rule.low:g} to {rule.high:g}"
 
 
 def _single(rule: Rule, number: Scalar, p: float | None, controls: Sequence[tuple[str, Scalar]]) -> Judgement:
     if (rule.times_null or rule.kind in ("above_null", "below_null")) and number.null is None:
         return Judgement("not measurable here", number.null_reason or "it has no null")
-    claimed = _against(_interval(number), _region(rule, number))
+    null, allowed = number.null.value if number.null else np.nan, KINDS[rule.kind][2]
+    assert allowed is not None
+    if rule.times_null:
+        rule = replace(rule, **{n: getattr(rule, n) * null for n in ("low", "high") if getattr(rule, n) is not None})
+    claimed = _against(_interval(number), allowed(rule, null))
     if claimed.outcome == "contradicted" or not rule.asks_null:
         return claimed
     if p is not None and number.p_least is not None and number.p_least > ALPHA:
@@ -179,20 +176,6 @@ def _single(rule: Rule, number: Scalar, p: float | None, controls: Sequence[tupl
     if is_open:
         return Judgement("underpowered", f"it cannot be judged {named}")
     return Judgement("no different from the null", f"it does not hold {named}")
-
-
-def _region(rule: Rule, number: Scalar) -> tuple[float, float]:
-    """The claimed values; bounds belong to it."""
-    null = number.null.value if number.null else np.nan
-    scale = null if rule.times_null else 1.0
-    a, b = (np.nan if x is None else x * scale for x in (rule.low, rule.high))
-    v, t = (np.nan if x is None else x for x in (rule.value, rule.tolerance))
-    return {
-        "at_most": (-np.inf, b), "at_least": (a, np.inf), "between": (a, b), "near": (v - t, v + t),
-        "positive": (np.nextafter(0.0, 1.0), np.inf), "negative": (-np.inf, np.nextafter(0.0, -1.0)),
-        "above_null": (np.nextafter(null, np.inf), np.inf), "below_null": (-np.inf, np.nextafter(null, -np.inf)),
-        "identity": (-t, t),
-    }[rule.kind]  # fmt: skip
 
 
 def _interval(number: Scalar) -> tuple[float, float]:

@@ -97,7 +97,7 @@ class Answer:
             return s.n_text
         is_beyond = _is_beyond(self.headline)
         of = "Difference from matched directions " * is_beyond
-        interval = f"{of}{_value(s)} (95 % interval {s.interval_text})" if s.interval else f"{of}{_value(s)}"
+        interval = f"{of}{s.value_text} (95 % interval {s.interval_text})" if s.interval else f"{of}{s.value_text}"
         if s.null is None:
             baseline = f"no baseline: {s.null_reason}"
         else:
@@ -154,9 +154,8 @@ def unclear(found: Sequence[Answer]) -> str:
 def number(h: Headline) -> Answer:
     """A headline number by its meaning, where no question is declared."""
     s = h.scalar
-    value = with_unit(short(s.value), s.unit)
     change = "" if h.standing != "unjudged" else f"Not tested: {_why(s)}."
-    return Answer(clause(h.name, s.meaning), "number", f"{value}, {h.verdict}.", change, h)
+    return Answer(clause(h.name, s.meaning), "number", f"{s.value_text}, {h.verdict}.", change, h)
 
 
 def _declared(
@@ -175,12 +174,6 @@ def _declared(
             target = said.target if column == usual.get("target") else f"“{column}”"
             words = {"model": model, "target": target, "place": _place(parameters, n_layers), "unit": unit}
             yield said.order, _answer(said, h, findings.scalars, findings.facts.get(h.name, ""), words)
-
-
-def numbers_of(probe: str) -> set[str]:
-    """The names of the numbers that answer a probe's questions."""
-    cls = _class_of(probe)
-    return {name for said in cls.sentences for name in said.numbers} if cls else set()
 
 
 def _place(parameters: Mapping[str, Any], n_layers: int) -> str:
@@ -214,12 +207,12 @@ def _answer(said: Sentences, h: Headline, scalars: Mapping[str, Scalar], fact: s
         controls = tuple((control, _in_millionths(s)) for control, s in h.controls)
         h, whole = replace(h, scalar=_in_millionths(h.scalar), controls=controls), _in_millionths(whole)
     beside = whole.value - h.scalar.value  # of a number beyond controls their mean
-    values |= {name: _value(s) for name, s in scalars.items()}
+    values |= {name: s.value_text for name, s in scalars.items()}
     values["interval"] = defaultdict(lambda: DASH, {k: s.interval_text for k, s in scalars.items() if s.interval})
     is_said = is_nothing and h.standing == said.expected
-    values[own] = _value(whole) + _NOTHING * is_said  # too small to matter to a prediction, however sure it is
+    values[own] = whole.value_text + _NOTHING * is_said  # too small to matter to a prediction, however sure it is
     values["own_interval"] = f" (95 % interval {whole.interval_text})" if whole.interval else ""
-    values |= {"value": _value(h.scalar), "size": with_unit(short(abs(h.scalar.value)), h.scalar.unit), "fact": fact}
+    values |= {"value": h.scalar.value_text, "size": with_unit(short(abs(h.scalar.value)), h.scalar.unit), "fact": fact}
     values["null"] = DASH if h.scalar.null is None else short(near_zero_as_zero(h.scalar.null.value))
     band = () if h.scalar.null is None else (beside + bound for bound in h.scalar.null.band)
     values["no_more"] = "no more" if _side(h) in ("", said.expected) else "less"
@@ -303,7 +296,7 @@ def _with_controls(sentence: str, h: Headline) -> str:
             is_other = s.standing() != "within" and h.standing != "within" and s.value * h.scalar.value < 0
             words, p = _words(control, s), "" if s.p is None else f" ({p_equals(s.p, s.is_p_least)})"
             tested = f", not significant{p}" * (s.standing() == "within")
-            turned.append(f"{_begun(words)}{', the opposite' * is_other}: {_value(s)}{tested}.")
+            turned.append(f"{_begun(words)}{', the opposite' * is_other}: {s.value_text}{tested}.")
     first, *rest = _ENDS.split(sentence)
     return " ".join([first, *turned, *rest])
 
@@ -315,16 +308,10 @@ def _words(control: Control, s: Scalar) -> str:
     return beyond if beyond == control.words else rest
 
 
-def _is_vague(s: Scalar) -> bool:
-    """Whether a number beyond its null has an interval that includes it."""
-    if s.null is None or s.interval is None:
-        return False
-    return s.standing() in ("above", "below") and s.interval[0] <= s.null.value <= s.interval[1]
-
-
 def _undecided(h: Headline) -> list[str]:
-    """The words of the essential controls that are too uncertain to decide anything."""
-    return [control.words for control, s in h.controls if control.essential and _is_vague(s)]
+    """The words of the essential controls that lie beyond their null, with an interval that includes it."""
+    beyond = [(c.words, s) for c, s in h.controls if c.essential and s.stands_out]
+    return [words for words, s in beyond if s.null and s.interval and s.interval[0] <= s.null.value <= s.interval[1]]
 
 
 def _in_millionths(s: Scalar) -> Scalar:
@@ -419,10 +406,6 @@ def _filled(text: str, values: Mapping[str, Any]) -> str:
 def _why(s: Scalar) -> str:
     """Why a number cannot be judged."""
     return s.weakness if s.underpowered else s.null_reason or "it is not a finite number"
-
-
-def _value(s: Scalar) -> str:
-    return with_unit(short(s.value), s.unit)
 
 
 def _begun(text: str) -> str:

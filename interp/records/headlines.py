@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from interp.findings import Control, Findings, Scalar, Standing
-from interp.formatting import DASH, p_value, short, with_unit
+from interp.formatting import DASH, p_value
 from interp.records.labels import label
 
 VERDICTS: Mapping[Standing, str] = {
@@ -54,7 +54,7 @@ class Headline:
         s = self.scalar
         interval = s.interval_text if s.interval else DASH
         p = DASH if self.p_together is None else p_value(self.p_together, s.is_p_least)
-        return self.name, with_unit(short(s.value), s.unit), interval, s.null_text if s.null else DASH, p, self.verdict
+        return self.name, s.value_text, interval, s.null_text if s.null else DASH, p, self.verdict
 
     @property
     def without_controls(self) -> Standing:

@@ -156,10 +156,9 @@ class RunRecord(Answering, Mapping[str, Findings]):
         found: dict[str, float] = {}
         for probe, findings in self.findings.items():
             for name, s in findings.scalars.items():
-                low, high = s.interval or (math.nan, math.nan)
-                null = s.null.value if s.null else math.nan
-                told = {"": s.value, ".low": low, ".high": high, ".null": null, ".p": math.nan if s.p is None else s.p}
-                found |= {f"{probe}.{name}{end}": float(x) for end, x in told.items() if math.isfinite(x)}
+                told = s.columns("") | {"_p": math.nan if s.p is None else s.p}
+                kept = {end: float(told[end]) for end in ("", "_low", "_high", "_null", "_p")}
+                found |= {f"{probe}.{name}{end.replace('_', '.')}": x for end, x in kept.items() if math.isfinite(x)}
         return found
 
     def save(self, folder: str | Path) -> "RunRecord":
@@ -169,11 +168,7 @@ class RunRecord(Answering, Mapping[str, Findings]):
         with telling(f"writing the record to {folder}", fix), writing(folder) as draft:
             (draft / "tables").mkdir(parents=True)
             findings = {name: self._write_findings(name, f, draft) for name, f in self.findings.items()}
-            content = RunFile(
-                status=self.status, created=self.created, spec=dict(self.spec), spec_hash=self.spec_hash,
-                model=dict(self.model), prompts=dict(self.prompts), environment=dict(self.environment),
-                selfcheck=[dict(c) for c in self.selfcheck], timings=dict(self.timings), findings=findings,
-            )  # fmt: skip
+            content = RunFile(**{name: getattr(self, name) for name in _ALIKE}, findings=findings)
             (draft / "run.json").write_text(as_text(content), encoding="utf-8")
             if self.shown:
                 write_strips(self.shown, draft)
@@ -207,10 +202,14 @@ class RunRecord(Answering, Mapping[str, Findings]):
             # not `save_file`, whose files only their owner may read and whose errors are not the system's
             (draft / f"arrays.{probe}.safetensors").write_bytes(save(arrays))
         return FindingsFile(
-            parameters=plain_json(dict(self.parameters[probe])), scalars=dict(findings.scalars), tables=tables,
-            notes=list(findings.notes), headline=list(findings.headline),
-            controls={name: list(controls) for name, controls in findings.controls.items()}, facts=dict(findings.facts),
-        )  # fmt: skip
+            parameters=plain_json(dict(self.parameters[probe])),
+            tables=tables,
+            **{name: getattr(findings, name) for name in ("scalars", "notes", "headline", "controls", "facts")},
+        )
+
+
+_ALIKE = tuple(name for name in RunFile.model_fields if name not in ("format", "findings"))
+"""What `run.json` has as the record has it."""
 
 
 def _write_table(table: Table, path: Path) -> None:
@@ -271,11 +270,10 @@ def open_run(path: str | Path) -> RunRecord:
         folder / "run.json", RunFile, FORMAT, asked=f"the record {folder}",
         written_by="Give the folder that a run printed; it holds run.json.", again="repeat the run",
     )  # fmt: skip
+    kept = {name: getattr(content, name) for name in _ALIKE}
+    kept["timings"] = {name: math.nan if x is None else x for name, x in content.timings.items()}
     return RunRecord(
-        status=content.status, created=content.created, spec=content.spec, spec_hash=content.spec_hash,
-        model=content.model, prompts=content.prompts, environment=content.environment,
-        selfcheck=tuple(content.selfcheck),
-        timings={name: math.nan if x is None else x for name, x in content.timings.items()},
+        **kept | {"selfcheck": tuple(content.selfcheck)},
         findings={name: _read_findings(name, f, folder) for name, f in content.findings.items()},
         parameters={name: f.parameters for name, f in content.findings.items()},
         shown=read_strips(folder),

@@ -3,10 +3,10 @@
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator
+from pydantic import AfterValidator, Field, field_validator
 
 from interp.findings import Control
-from interp.records.versioned_json import KeptEnvironment, KeptScalar, Known, knowing
+from interp.records.versioned_json import KeptEnvironment, KeptScalar, Known, Strict, knowing
 
 FORMAT = 1
 """Version of `run.json`; a change of its meaning bumps it and keeps a file of the old one under tests/records."""
@@ -14,11 +14,7 @@ FORMAT = 1
 _LONGEST_NAME = 100
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class TableFile(_Strict):
+class TableFile(Strict):
     """Where a table lies and the units of its columns."""
 
     path: str
@@ -33,16 +29,16 @@ class TableFile(_Strict):
         return path
 
 
-class FindingsFile(_Strict):
+class FindingsFile(Strict):
     """What one probe found."""
 
     parameters: dict[str, Any]
     scalars: dict[str, KeptScalar]
     tables: dict[str, TableFile]
-    notes: list[str] = []
-    headline: list[str] = []
-    controls: dict[str, list[Control]] = {}
-    facts: dict[str, str] = {}
+    notes: list[str] = Field(default=[])
+    headline: list[str] = Field(default=[])
+    controls: dict[str, list[Control]] = Field(default={})
+    facts: dict[str, str] = Field(default={})
 
 
 class _Asked(Known):
@@ -94,7 +90,7 @@ class _Prompts(Known):
     notes: list[str] = Field(default_factory=list)
 
 
-class RunFile(_Strict):
+class RunFile(Strict):
     """The content of `run.json`."""
 
     format: Literal[1] = FORMAT

@@ -14,9 +14,9 @@ from typing import Any, Literal
 
 import numpy as np
 from jaxtyping import Float
-from pydantic import BaseModel, ConfigDict, Field, PositiveInt, model_validator
+from pydantic import Field, PositiveInt, model_validator
 
-from interp.records.versioned_json import plain_json, read_versioned
+from interp.records.versioned_json import Strict, plain_json, read_versioned
 
 FILE = "tokens.json"
 FORMAT = 1
@@ -70,9 +70,7 @@ class TokenStrip:
         return f"TokenStrip({self.model!r}: {n} tokens, {n_layers} layers, {n_heads} heads)"
 
 
-class _Packed(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
+class _Packed(Strict):
     model: str
     tokens: list[str] = Field(min_length=1)
     shape: tuple[PositiveInt, PositiveInt]
@@ -110,9 +108,7 @@ class _Packed(BaseModel):
         )
 
 
-class _File(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
+class _File(Strict):
     format: Literal[1] = FORMAT
     strips: list[_Packed]
 

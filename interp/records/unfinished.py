@@ -78,10 +78,7 @@ class Unfinished:
 
     def part(self, name: str, identity: Mapping[str, Any]) -> "Stage":
         """The file of one part that is what `identity` says."""
-        if self.folder is None:
-            return NOT_KEPT
-        file = hashlib.sha256(name.encode()).hexdigest()[:8]
-        return Stage(self, name, self.folder / f"{file}.zip", json.loads(json.dumps(identity)))
+        return Stage(self, name, json.loads(json.dumps(identity)))
 
     def may_write(self, is_whole: bool) -> bool:
         """Whether it is time: not at once; before a part is whole not often, and after a long write not soon."""
@@ -106,8 +103,11 @@ class Stage:
 
     run: Unfinished
     name: str
-    path: Path
     identity: Mapping[str, Any]
+
+    @property
+    def path(self) -> Path:
+        return Path(self.run.folder or "") / f"{hashlib.sha256(self.name.encode()).hexdigest()[:8]}.zip"
 
     def load(self) -> Kept | None:
         """What is there from before; None, with a warning, where that is damaged or of another identity."""
@@ -167,7 +167,7 @@ class Stage:
         return f"{n_done} of {n} {unit} ({self.name}) are kept in {self.path.parent}"
 
 
-NOT_KEPT = Stage(Unfinished(), "", Path(), {})
+NOT_KEPT = Stage(Unfinished(), "", {})
 """A part of a run that keeps nothing."""
 
 

@@ -21,21 +21,20 @@ def _nan_for_null(raw: Any) -> Any:
     """A scalar as a file has it, with the NaN that JSON cannot hold in the place of null."""
     if not isinstance(raw, Mapping):
         return raw
-
-    def number(x: Any) -> Any:
-        return math.nan if x is None else x
-
-    def pair(x: Any) -> Any:
-        return [number(end) for end in x] if isinstance(x, list) else x
-
-    null = raw.get("null")
-    if isinstance(null, Mapping):
-        null = {**null, "value": number(null.get("value")), "band": pair(null.get("band"))}
-    return {**raw, "value": number(raw.get("value")), "interval": pair(raw.get("interval")), "null": null}
+    pairs = {name: [math.nan if end is None else end for end in raw[name]] for name in ("interval", "band")
+             if isinstance(raw.get(name), list)}  # fmt: skip
+    value = math.nan if raw.get("value") is None else raw["value"]
+    return {**raw, **pairs, "value": value} | ({"null": _nan_for_null(raw["null"])} if "null" in raw else {})
 
 
 KeptScalar = Annotated[Scalar, BeforeValidator(_nan_for_null)]
 """A scalar as a field of a file."""
+
+
+class Strict(BaseModel):
+    """A part of a file: unknown names are refused, and nothing changes."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class Known(BaseModel):

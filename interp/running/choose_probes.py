@@ -4,8 +4,9 @@ A probe that is named and reads what the model lacks is rejected with a message.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, fields, replace
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any
 
 from interp.errors import UnknownName, UsageError
 from interp.model import Model
@@ -14,7 +15,7 @@ from interp.reading.readable import EVERYWHERE, first_lacking
 from interp.registry import entries, load_entry
 from interp.running.attention_alone import placed, reads_attention_alone
 from interp.running.spec import make_probe
-from interp.settings import refuse_values, split_commas
+from interp.settings import read_fields, refuse_values, split_commas
 
 GROUPS = ("all", "everything")
 """`all`: every observational probe whose needs the model meets; `everything`: the causal ones too."""
@@ -97,12 +98,9 @@ def _remedy(probes: Iterable[Probe]) -> str:
 
 
 def _setting_that_works(probe: Probe) -> str | None:
-    hints = get_type_hints(type(probe))
     for name in {"site", "sites"} & {f.name for f in fields(probe)}:
-        is_tuple = get_origin(hints[name]) is tuple
-        hint, value = (get_args(hints[name])[0], (EVERYWHERE,)) if is_tuple else (hints[name], EVERYWHERE)
-        if hint is str or (get_origin(hint) is Literal and EVERYWHERE in get_args(hint)):
-            changed = replace(probe, **{name: value})
+        with suppress(UsageError):  # of a site that this field does not take
+            changed = replace(probe, **read_fields(type(probe), probe.name, {name: EVERYWHERE}))
             if {need.site for need in changed.needs if need.described.source != "output"} == {EVERYWHERE}:
                 return f"{probe.name}.{name}={EVERYWHERE}"
     return None

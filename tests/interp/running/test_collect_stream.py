@@ -13,7 +13,7 @@ from interp.need import Need
 from interp.prompt import Prompt
 from interp.reading.forward import capture
 from interp.reductions import Mean, Moments, PromptMean
-from interp.running.collect_stream import collect_stream
+from interp.running.collect import collect_stream
 from tests.interp.hooks.test_ropes import prompts_of
 from tests.interp.system.thread_ranks import in_ranks
 from tests.tiny_models import VOCAB, fresh_model
@@ -39,7 +39,7 @@ def assert_folded_alike(found, whole, needs=NEEDS):
 
 @pytest.mark.parametrize("at_once", [1, 7, 1024])
 def test_a_stream_is_folded_to_what_a_capture_folds(monkeypatch, at_once):
-    monkeypatch.setattr("interp.running.collect_stream.PROMPTS_AT_ONCE", at_once)
+    monkeypatch.setattr("interp.running.collect.PROMPTS_AT_ONCE", at_once)
     model, ids = fresh_model("llama"), [np.array(prompt.token_ids) for prompt in token_prompts(30)]
     whole = capture(model, prompts_of(*ids), ids, NEEDS)
     found = collect_stream(model, token_prompts(30), NEEDS, tokens_per_batch=50)
