@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from interp.errors import Answering, RecordError, UnknownName, UsageError, optional_part
-from interp.formatting import brief, html_table, text_table
+from interp.formatting import brief, counted, html_table, text_table
 from interp.need import Need
 from interp.prompt import PromptSet
 from interp.reductions import REDUCTIONS, PromptMean, Rows
@@ -191,8 +191,7 @@ class Capture(Answering, Mapping[Need | str, np.ndarray]):
             (need.site, need.kind, need.at, "; ".join(f"{name} {list(a.shape)}" for name, a in reduced.items()))
             for need, reduced in self.arrays.items()
         ]
-        counted = ((len(self.prompts), self.prompts.unit), (self.rows.n_rows, "row"))
-        of = ", ".join(f"{n:,} {each}{'s' * (n != 1)}" for n, each in counted)
+        of = f"{counted(len(self.prompts), self.prompts.unit)}, {counted(self.rows.n_rows, 'row')}"
         title = f"{self.model.name} on {self.prompts.name}: {of}"
         tool = self.provenance.get("tool", "interp")
         origin = "" if tool == "interp" else f" Not ours: read by {tool}, without a self-check."

@@ -53,7 +53,8 @@ class UnknownName(UsageError, KeyError):
 
     def __init__(self, kind: str, name: object, known: Iterable[str], hint: str = "") -> None:
         name, names = str(name), sorted(known)
-        near = difflib.get_close_matches(name[:200], names, n=3, cutoff=0.5)
+        begun = [each for each in names if name and each.startswith(name)]
+        near = begun[:3] or difflib.get_close_matches(name[:200], names, n=3, cutoff=0.5)
         fix = f"{hint} " if hint else f"Did you mean {' or '.join(near)}? " if near else ""
         is_long = len(names) > 30 and kind in ("model", "probe", "prompt", "tunnel")
         fix += f"`interp list {kind}s` shows all {len(names)}." if is_long else f"Known: {', '.join(names)}."

@@ -10,10 +10,12 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 from interp.errors import Answering, UnknownName
 from interp.formatting import (
     brief,
+    counted,
     html_table,
     near_zero_as_zero,
     p_equals,
     p_value,
+    plural,
     printable,
     short,
     text_table,
@@ -89,7 +91,7 @@ class Scalar(Answering, NDArrayOperatorsMixin):
 
     >>> chance = interp.Null("labels shuffled", 0.02, (0.0, 0.05))
     >>> interval = interp.Interval(0.2, 0.4, "bootstrap over prompts")
-    >>> interp.Scalar.of(0.3, "1", interval, chance, n=100, n_unit="prompts").standing()
+    >>> interp.Scalar.of(0.3, "1", interval, chance, n=100, n_unit="prompt").standing()
     'above'
     """
 
@@ -209,9 +211,9 @@ class Scalar(Answering, NDArrayOperatorsMixin):
 
     @property
     def weakness(self) -> str:
-        """`underpowered: 200 clusters would do`, as far as it is known; `prompts` are not named."""
-        what = "" if self.n_clusters is None else " clusters"
-        return "underpowered" + (f": {self.enough:,}{what} would do" if self.enough else "")
+        """`underpowered: 200 clusters would do`, as far as it is known."""
+        what = self.n_unit if self.n_clusters is None else "cluster"
+        return "underpowered" + (f": {self.enough:,} {plural(what)} would do" if self.enough else "")
 
     @property
     def value_text(self) -> str:
@@ -268,7 +270,8 @@ class Scalar(Answering, NDArrayOperatorsMixin):
     @property
     def counted_text(self) -> str:
         """`288 prompts in 48 clusters`; `500 sequences`."""
-        return f"{self.n:,} {self.n_unit}s" + ("" if self.n_clusters is None else f" in {self.n_clusters:,} clusters")
+        clusters = "" if self.n_clusters is None else f" in {counted(self.n_clusters, 'cluster')}"
+        return f"{counted(self.n, self.n_unit)}{clusters}"
 
 
 def with_controls(own: Standing, controls: Iterable[Scalar]) -> Standing:

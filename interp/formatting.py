@@ -122,13 +122,25 @@ def short_name(model: str) -> str:
     return last_part(model) if is_path else model
 
 
+def plural(noun: str) -> str:
+    """`prompts`, `categories`, `hypotheses`."""
+    if noun.endswith("y") and noun[-2:-1] not in "aeiou":
+        return f"{noun[:-1]}ies"
+    return f"{noun.removesuffix('is')}es" if noun.endswith(("s", "x", "ch", "sh")) else f"{noun}s"
+
+
+def counted(n: int, noun: str) -> str:
+    """`1 prompt`, `1,200 sequences`."""
+    return f"{n:,} {noun if n == 1 else plural(noun)}"
+
+
 def of_clusters(n: int, unit: str, n_clusters: int, by: str) -> str:
     """`288 prompts in 48 clusters, by shared wording`; `1,750 prompts of 250 problems`, by the column `problem`."""
-    those, kind = f"{n:,} {unit}{'s' * (n > 1)}", _kind(by)
+    those, kind = counted(n, unit), _kind(by)
     if n_clusters == n:
         return those
-    counted = f"{n_clusters:,} {kind or 'cluster'}{'s' * (n_clusters > 1)}"
-    return f"{those} of {counted}" if kind else f"{those} in {counted}, by {by}"
+    clusters = counted(n_clusters, kind or "cluster")
+    return f"{those} of {clusters}" if kind else f"{those} in {clusters}, by {by}"
 
 
 def sample_size(n: int, unit: str, n_clusters: int, n_effective: float, by: str) -> str:
@@ -138,7 +150,7 @@ def sample_size(n: int, unit: str, n_clusters: int, n_effective: float, by: str)
     weigh = f", which weigh as much as {weight:,} of one size" if weight < n_clusters else ""
     return (
         f"{of_clusters(n, unit, n_clusters, by)}{sizes}{weigh}; those of one {kind or 'cluster'} are alike, so the "
-        f"sample size is {n_clusters:,}: {kind or 'cluster'}s are resampled, permuted and split as a whole."
+        f"sample size is {n_clusters:,}: {plural(kind or 'cluster')} are resampled, permuted and split as a whole."
     )
 
 

@@ -6,18 +6,27 @@ from typing import ClassVar
 
 import numpy as np
 
-from interp.capture import Capture
-from interp.findings import Findings, Null, Scalar
-from interp.need import Need
-from interp.plotting import NULL, faded
-from interp.probe import Figure, Probe, Readout
+from interp import Capture, Figure, Findings, Need, Probe, Quantities, Quantity, Readout, Sentences
+from interp.errors import UsageError
+from interp.plotting import Chart
 from interp.statistics.correlation import rank_test, resampled_correlations, unit_ranks
+from interp.statistics.estimates import Estimates
 from interp.statistics.intervals import normal_interval
 from interp.statistics.resampling import bootstrap_weights, shuffles
-from interp.table import Table
 
 VALUES = Need("v")
 FEW = 200
+QUANTITIES = Quantities({
+    "correlation": Quantity(
+        "1",
+        "rank correlation of the length of the last layer's values with next-token entropy",
+        null="entropies permuted between prompts",
+        method="bootstrap over prompts, Fisher z scale",
+        asks="either",
+        p_over="layers",
+        is_headline=True,
+    ),
+})  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -34,10 +43,26 @@ class ValueLength(Probe):
 
     name: ClassVar[str] = "value_length"
     question: ClassVar[str] = "Are values longer, or shorter, where the model is unsure?"
+    quantities: ClassVar[Quantities] = QUANTITIES
+    sentences: ClassVar[tuple[Sentences, ...]] = (
+        Sentences(
+            200,
+            "Are the values of {model} longer where it is unsure?",
+            ("correlation",),
+            yes="Their length has rank correlation {value} with next-token entropy.",
+            no="Their length does not follow next-token entropy beyond chance.",
+            opposite="They are shorter there: the rank correlation is {value}.",
+        ),
+    )
 
     @property
     def needs(self) -> tuple[Need, ...]:
         return (VALUES,)
+
+    def refuse_fields(self, n_layers: int | None) -> None:
+        if min(self.n_permutations, self.n_bootstrap) < 19:
+            found = "5 % of fewer than 19 permutations or resamples is less than one"
+            raise UsageError(asked="value_length", found=found, fix="Set n_permutations and n_bootstrap to 19 or more.")
 
     def analyse(self, base: Capture, under: Mapping[str, Readout]) -> Findings:
         rng = np.random.default_rng(self.seed)
@@ -47,58 +72,27 @@ class ValueLength(Probe):
         weights = bootstrap_weights(prompt, np.zeros(len(prompt), dtype=np.int64), self.n_bootstrap, rng)
         resampled = resampled_correlations(unit_ranks(length), unit_ranks(entropy[None])[0], weights)
         intervals = [normal_interval(r, each) for r, each in zip(test.rho, resampled, strict=True)]
-        bands = np.quantile(test.permuted, 0.95, axis=0)  # of |ρ|: the band is symmetric
+        widest = np.quantile(test.permuted, 0.95, axis=0)  # of |ρ|: the band is symmetric
         n = len(np.unique(prompt))
-        return Findings(
-            probe=self.name,
-            scalars={"correlation": self._headline(test.rho[-1], test.p[-1], intervals[-1], bands[-1], n)},
-            tables={"by_layer": _by_layer(test.rho, test.p, intervals, bands)},
+        found = Estimates(
+            test.rho,
+            interval=np.array([each or (np.nan, np.nan) for each in intervals]).T,
+            null=np.stack([0 * widest, -widest, widest]),
+            p=test.p,
+            n_draws=self.n_permutations,
+            about={"n": n, "underpowered": n < FEW, "enough": FEW},
+        ).because("the length or the entropy never varies")
+        caption = "Spearman's ρ of the length of values with next-token entropy."
+        return QUANTITIES.findings(
+            self.name,
+            {"correlation": QUANTITIES.scalar("correlation", found, len(test.rho) - 1)},
+            {"by_layer": QUANTITIES.table({"layer": np.arange(len(test.rho)), "correlation": found}, caption)},
             notes=("Layers were looked at together: p is from the largest |ρ| of all under the same permutations.",),
-            headline=("correlation",),
-        )
-
-    def _headline(self, rho: float, p: float, interval: tuple[float, float] | None, band: float, n: int) -> Scalar:
-        known = not np.isnan(rho)
-        return Scalar(
-            value=float(rho),
-            unit="1",
-            interval=interval if known else None,
-            interval_method="bootstrap over prompts, Fisher z scale" if known and interval else "",
-            interval_reason="" if known and interval else "the length or the entropy never varies",
-            null=Null("entropies exchanged between prompts", 0.0, (-float(band), float(band))) if known else None,
-            null_reason="" if known else "the length or the entropy never varies",
-            p=float(p) if known else None,
-            p_over="layers" if known else "",
-            n=n,
-            underpowered=n < FEW,
-            meaning="rank correlation of the length of the last layer's values with next-token entropy",
         )
 
     def figures(self, findings: Findings) -> tuple[Figure, ...]:
-        import plotly.graph_objects as go
-
-        t = findings.tables["by_layer"]
-        plot = go.Figure()
-        edges = {"mode": "lines", "line": {"width": 0}, "hoverinfo": "skip", "showlegend": False}
-        plot.add_scatter(x=t["layer"], y=t["rho_null_low"], **edges)
-        plot.add_scatter(x=t["layer"], y=t["rho_null_high"], **edges | {"fill": "tonexty", "showlegend": True},
-                         fillcolor=faded(NULL, 0.3), name="null")  # fmt: skip
-        errors = {"symmetric": False, "array": t["rho_high"] - t["rho"], "arrayminus": t["rho"] - t["rho_low"]}
-        plot.add_scatter(x=t["layer"], y=t["rho"], error_y=errors, mode="lines+markers", name="ρ")
-        plot.update_layout(xaxis_title="layer", yaxis_title="ρ of ‖v‖ and entropy", yaxis_range=[-1, 1])
-        reading = "Outside the grey band the length of values follows entropy more than exchanged entropies do."
-        return (Figure("by_layer", "Length of values and entropy", reading, plot, "by_layer"),)
-
-
-def _by_layer(rho: np.ndarray, p: np.ndarray, intervals: list, bands: np.ndarray) -> Table:
-    rows = [
-        {
-            "layer": layer, "rho": float(rho[layer]), "rho_low": low, "rho_high": high,
-            "rho_null_low": -float(bands[layer]), "rho_null_high": float(bands[layer]), "p": float(p[layer]),
-        }
-        for layer, (low, high) in enumerate(each or (np.nan, np.nan) for each in intervals)
-    ]  # fmt: skip
-    units = {"layer": "layer", "p": "probability"} | dict.fromkeys(
-        ("rho", "rho_low", "rho_high", "rho_null_low", "rho_null_high"), "1"
-    )
-    return Table.from_rows(rows, units, "Spearman's ρ of the length of values with next-token entropy.")
+        chart = Chart(findings.tables["by_layer"], "layer", "layer", "ρ of ‖v‖ and entropy")
+        chart.null_band("correlation")
+        chart.curve("correlation", "ρ")
+        reading = "Outside the grey band, the length of values follows entropy more than permuted entropies do."
+        return (Figure("by_layer", "Length of values and entropy", reading, chart.plot, "by_layer"),)

@@ -6,7 +6,7 @@ from typing import Any
 
 from interp.certificates.simulate import SIZES, Cells
 from interp.certificates.simulations import Held, Trials
-from interp.certificates.verdicts import LEAST_JUDGED, MEANINGS, NONE, Count, Word, judge, suspects
+from interp.certificates.verdicts import LEAST_JUDGED, MEANINGS, NONE, Count, Word, judge, suspects, total
 from interp.findings import ALPHA, Findings, Interval, Null, Scalar
 from interp.statistics.intervals import count_band
 from interp.table import LABEL, Table
@@ -67,7 +67,7 @@ KNOWN_UNITS = dict.fromkeys(("model", "number", "expected", "found", "agrees", "
 
 def doubtful(trials: Trials, seen: Cells) -> set[str]:
     """The kinds of simulations, by name, in which some number looks liberal."""
-    return {kind for kinds in counted(trials, seen).values() for kind in suspects(_null(kinds))}
+    return {kind for kinds in counted(trials, seen).values() for names in suspects(_null(kinds)) for kind in names}
 
 
 def findings_of(
@@ -77,15 +77,16 @@ def findings_of(
 
     `again` are the fresh simulations of kinds in which a number looked liberal, `example` what the probe found in one.
     """
-    kinds = counted(trials, seen)
+    kinds, tried_again = counted(trials, seen), counted(trials, again)
     variants = {f"{number}_no_first" for number in kinds}
     rows, scalars = [], {}
     for number, mine in kinds.items():
         every = counts_of(mine, seen, number)
         null = _null(mine)
-        fresh = counts_of(suspects(null), again, number)["null"]  # of kinds in which the number looked liberal
+        doubted = set().union(*suspects(null))  # the kinds in which this number looked liberal
+        fresh = {kind: count for kind, count in _null(tried_again.get(number, {})).items() if kind in doubted}
         word = judge(null, every["power_3"], fresh)
-        rows.append(_row(number, word, mine, every, fresh))
+        rows.append(_row(number, word, mine, every, total(fresh.values())))
         scalars[number] = _scalar(number, word, every["null"])
     words = [row["word"] for row in rows]
     others = [number for number in example.headline if number not in kinds and number not in variants]
@@ -171,11 +172,11 @@ def _known_table(known: Sequence[Held]) -> Table:
 
 def _notes(words: Sequence[Word], known: Sequence[Held]) -> list[str]:
     notes = [
-        "Called: the page of a run would say that the number stands out, its essential controls agreeing. Shares are "
-        f"of the simulations in which it is judged (enough clusters, a finite value); under {LEAST_JUDGED} no rate is "
-        "said. A word stands on exact binomial intervals, never on the share alone.",
-        "Covers: the interval holds the value that is true by how the simulation is made, or that a hundred times the "
-        "prompts give.",
+        "Significant, or called: so a run's page would say, its essential controls agreeing. Rates are shares of the "
+        f"simulations in which the number can be tested (enough clusters, a finite value); below {LEAST_JUDGED} of "
+        "them none is given. Verdicts use exact binomial intervals, never the share alone.",
+        "Interval covers: the interval contains the value that is true by construction, or that a hundred times as "
+        "many prompts give.",
     ]
     notes += [f"{word}: {MEANINGS[word]}." for word in dict.fromkeys(words)]
     said = {"no": "Found elsewhere than is known", "not judged": "Not judged where the truth is known"}

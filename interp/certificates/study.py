@@ -92,19 +92,19 @@ class Certificate(Study):
         n_spread = len(trials.simulations) if self.scale == "smoke" else 1
         null, of_size = (-(-n // n_spread) for n in (_N_NULL[self.scale], _N_PLANTED))
         simulations = [(kind, planned(kind, null, of_size)) for kind in trials.simulations]
-        n = sum(sum(sizes.values()) for _, sizes in simulations)
-        n_all = n + len(trials.known)
+        n, n_known = sum(sum(sizes.values()) for _, sizes in simulations), len(trials.known)
         unfinished, first = Unfinished(work), _SEEDS * self.seed
         spec = {"spec": self.hash}
         parts = [unfinished.part(name, spec) for name in ("simulations", "fresh simulations")]
-        seen = run_simulations(probe, simulations, first, parts[0], lambda done: progress(done, n_all))
+        seen = run_simulations(probe, simulations, first, parts[0], lambda done: progress(done, n + n_known))
         doubt = doubtful(trials, seen)
         doubted = [(kind, {0: _N_AGAIN * sizes[0]}) for kind, sizes in simulations if kind.name in doubt]
-        again = run_simulations(probe, doubted, first + _SEEDS // 2, parts[1], lambda done: progress(n, n_all))
+        n_all = n + sum(sizes[0] for _, sizes in doubted) + n_known
+        again = run_simulations(probe, doubted, first + _SEEDS // 2, parts[1], lambda done: progress(n + done, n_all))
         known = []
         for each in trials.known:
             known.append(held_against(each, probe))
-            progress(n + len(known), n_all)
+            progress(n_all - n_known + len(known), n_all)
         headline = trials.simulations[0].findings(probe, first, 0.0)
         found = findings_of(self.name, trials, seen, again, headline, known)
         unfinished.remove()

@@ -70,22 +70,24 @@ def total(counts: Iterable[Count]) -> Count:
     return Count(sum(one.k for one in every), sum(one.n for one in every))
 
 
-def suspects(kinds: Mapping[str, Count]) -> list[str]:
-    """Where a number is called too often, to be tried again: kinds alone, or all of them if they are so together."""
+def suspects(kinds: Mapping[str, Count]) -> list[list[str]]:
+    """Where a number is called too often, to be tried again: the kinds that are so alone, and all that are together."""
     each = 1 - 0.05 / max(1, len(kinds))  # the confidence with which all of them hold together
     alone = [name for name, kind in kinds.items() if kind.interval(each)[0] > ALPHA]
-    return alone or (list(kinds) if total(kinds.values()).interval()[0] > ALPHA else [])
+    return [names for names in (alone, list(kinds)) if total(kinds[name] for name in names).interval()[0] > ALPHA]
 
 
-def judge(null: Mapping[str, Count], planted: Count, fresh: Count = NONE) -> Word:
+def judge(null: Mapping[str, Count], planted: Count, fresh: Mapping[str, Count] = {}) -> Word:
     """The word for a number: how often it is called without an effect in each kind, and at the largest planted one.
 
-    `fresh` are the simulations on which a number that looked liberal was tried again.
+    `fresh` are the simulations on which a number that looked liberal was tried again, by kind. It is liberal if the
+    kinds that were so alone are so again, or all that were so together.
     """
     every = total(null.values())
     if every.n < LEAST_JUDGED:
         return "not tested"
-    if suspects(null) and (not fresh.n or fresh.interval()[0] > ALPHA):
+    again = [total(fresh.get(name, NONE) for name in names) for names in suspects(null)]
+    if any(not each.n or each.interval()[0] > ALPHA for each in again):
         return "liberal"
     if planted.n and planted.interval()[1] < 0.5:
         return "without power"

@@ -147,7 +147,8 @@ def run(
     chosen = [each.probe.name for each in choose_probes(asked.probes, asked.settings)]
     unread = [name for name in chosen if name not in record.findings]
     if unread and not asked.quiet and is_first_started():
-        print(f"left out, as they read what this model does not have: {', '.join(unread)}", file=sys.stderr)
+        why = "they read what this model or these prompts do not have; name one with --probe to see what"
+        print(f"left out, as {why}: {', '.join(unread)}", file=sys.stderr)
     saved.finish(record, asked.quiet, verbose)
 
 

@@ -69,6 +69,7 @@ def print_certificate(record: RunRecord) -> None:
         for row in found.tables["headlines"].rows()
     )  # fmt: skip
     show_table(f"certificate of {record.spec['certified']['name']}", head, cells)
+    show_notes([f"{row['number']}: {row['why']}." for row in found.tables["headlines"].rows() if "fresh" in row["why"]])
     show_notes(found.notes)
 
 

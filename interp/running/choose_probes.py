@@ -20,6 +20,8 @@ from interp.settings import read_fields, refuse_values, split_commas
 GROUPS = ("all", "everything")
 """`all`: every observational probe whose needs the model meets; `everything`: the causal ones too."""
 
+_UNREGISTERED = "Of a class, `interp.run(probes=[...])` takes the object; register it (`interp.probes`) to give a name."
+
 
 @dataclass(frozen=True)
 class ChosenProbe:
@@ -35,7 +37,7 @@ def probe_names(asked: Iterable[str]) -> dict[str, bool]:
     found: dict[str, bool] = {}
     for word in asked:
         if word not in known and word not in GROUPS:
-            raise UnknownName("probe", str(word), [*known, *GROUPS])
+            raise UnknownName("probe", str(word), [*known, *GROUPS], _UNREGISTERED if ":" in str(word) else "")
         for name in [word] if word in known else known:
             if word in (name, "everything") or load_entry("probe", name).observational:
                 found[name] = found.get(name, False) or word in known
@@ -94,7 +96,7 @@ def _remedy(probes: Iterable[Probe]) -> str:
     working = [s for s in map(_setting_that_works, probes) if s is not None]
     if working:
         return f"Read the residual stream in place of it: {' or '.join(f'--set {s}' for s in working)}."
-    return "Name a model with attention, or a probe that reads what this model has (`interp list probes`)."
+    return "Name a model that has it, or a probe that reads what this model has (`interp list probes`)."
 
 
 def _setting_that_works(probe: Probe) -> str | None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from interp.formatting import short_name
+from interp.formatting import counted, short_name
 from interp.ledger.ledger import ClaimOutcome, LedgerFile, PaperFile
 from interp.ledger.replicate import JOINT, TRAINED
 from interp.ledger.rules import OUTCOMES, Outcome
@@ -119,7 +119,7 @@ def _rests_on(ledger: LedgerFile) -> dict[str, str]:
     scalars = [number.scalar for number in numbers if number.scalar]
     few = [models for number in numbers if 0 < len(models := number.models) <= 3]
     words = {
-        "n": [f"{s.n} {s.n_unit}s" for s in scalars if s.n is not None],
+        "n": [counted(s.n, s.n_unit) for s in scalars if s.n is not None],
         "intervals": [s.interval_method for s in scalars if s.interval and s.interval_method],
         "nulls": [s.null.name for s in scalars if s.null],
         "weights": [f"{short_name(name)} {fingerprint[:16]}" for models in few for name, fingerprint in models],

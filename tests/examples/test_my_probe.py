@@ -56,7 +56,7 @@ def test_planted_lengths_are_found_with_their_sign_and_only_there(value_length):
     assert found["correlation"].value < -0.999 and found["correlation"].p < 0.01
     low, high = found["correlation"].null.band
     assert low == -high and not low <= found["correlation"].value <= high
-    assert found.tables["by_layer"]["p"][0] > 0.05
+    assert found.tables["by_layer"]["correlation_p"][0] > 0.05
 
 
 @pytest.mark.slow

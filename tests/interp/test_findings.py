@@ -76,7 +76,7 @@ def test_a_control_needs_its_own_controls(last, standing):
 def test_corrections_replace_p_and_few_prompts_say_how_many_would_do():
     found = Findings("p", {"own": ABOVE})
     assert found.standing("own", 0.06) == "within" and found.standing("own", 0.04) == "above"
-    assert scalar(1.0, 0.01, underpowered=True, enough=200).cells[0] == "1 bits (underpowered: 200 would do)"
+    assert scalar(1.0, 0.01, underpowered=True, enough=200).cells[0] == "1 bits (underpowered: 200 prompts would do)"
     clustered = scalar(1.0, 0.01, underpowered=True, enough=200, n_clusters=48)
     assert clustered.cells[0] == "1 bits (underpowered: 200 clusters would do)"
 

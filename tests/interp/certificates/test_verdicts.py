@@ -35,12 +35,18 @@ def test_kinds_are_liberal_alone_together_or_where_fresh_simulations_say_so():
     assert suspects(kinds_of(*calm, Count(12, 50)))
     assert Count(7, 50).interval()[0] > 0.05 and not suspects(kinds_of(*calm, Count(7, 50)))
     kinds = {"a": Count(2, 50), "b": Count(12, 50), "c": Count(1, 50)}
-    assert suspects(kinds) == ["b"] and suspects(dict.fromkeys("abc", Count(2, 50))) == []
+    assert suspects(kinds) == [["b"], [*kinds]] and suspects(dict.fromkeys("abc", Count(2, 50))) == []
     eight = dict.fromkeys("abcdefgh", Count(5, 60))
-    assert suspects(eight) == list(eight), "no kind alone, all of them together"
+    assert suspects(eight) == [list(eight)], "no kind alone, all of them together"
     assert judge(kinds, NOTHING_PLANTED) == "liberal"
-    assert judge(kinds, NOTHING_PLANTED, Count(9, 150)) == "holds"
-    assert judge(kinds, NOTHING_PLANTED, Count(20, 150)) == "liberal"
+    assert judge(kinds, NOTHING_PLANTED, {"b": Count(9, 150)}) == "holds"
+    assert judge(kinds, NOTHING_PLANTED, {"b": Count(20, 150)}) == "liberal"
+    loud = dict.fromkeys("abcd", Count(6, 60)) | {"e": Count(11, 60)}  # liberal together, and one of them alone
+    assert suspects(loud) == [["e"], list(loud)]
+    tried_again = dict.fromkeys("abcd", Count(18, 180))
+    assert judge(loud, NOTHING_PLANTED, tried_again | {"e": Count(9, 180)}) == "liberal", "the others are so again"
+    tried_again = dict.fromkeys("abcd", Count(9, 180))
+    assert judge(loud, NOTHING_PLANTED, tried_again | {"e": Count(9, 180)}) == "holds"
 
 
 @pytest.mark.slow

@@ -48,7 +48,7 @@ def attention(number: Scalar, twin: Scalar, essential: bool = False) -> Findings
         (YES, "yes", "is 1 bits lower"),
         (NO, "no", "is no lower"),
         (OPPOSITE, "opposite", "is 1 bits higher"),
-        (replace(YES, underpowered=True, enough=200), "unclear", "200 would do"),
+        (replace(YES, underpowered=True, enough=200), "unclear", "200 prompts would do"),
         (replace(YES, null=None, null_reason="one prompt"), "unclear", "one prompt"),
         (replace(YES, value=float("nan")), "unclear", "not a finite number"),
     ],
