@@ -34,7 +34,7 @@ def run_study(
     if found is not None:
         return found
     refuse_unwritable(home)
-    with waiting_for_lock(home, study.hash, f"carrying out {study.name}") as theirs:
+    with waiting_for_lock(home, study.hash, f"carrying out {study.name}", is_same) as theirs:
         if theirs is not None:
             record = theirs
         else:

@@ -8,6 +8,7 @@ from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import ClassVar, Literal
 
+import filelock
 import numpy as np
 import pytest
 from interp.reports.page.render import render
@@ -149,6 +150,23 @@ def test_a_study_that_fails_or_has_no_folder_leaves_no_record(tmp_path, monkeypa
     with pytest.raises(UsageError):
         run_study(Failing(), out=tmp_path, quiet=True)
     assert list(tmp_path.rglob("run.json")) == []
+
+
+def test_a_study_that_waited_takes_no_record_that_is_not_the_same(tmp_path, monkeypatch):
+    """In one process: while it asks for the lock that another has, that other one carries out the same."""
+    acquire, done = filelock.FileLock.acquire, []
+
+    def held_at_first(self, timeout=None, **more):
+        if timeout == 0 and not done:
+            done.append("begun")
+            done.append(run_study(Toy(), out=tmp_path, report=False, quiet=True))
+            raise filelock.Timeout(self.lock_file)
+        return acquire(self, timeout=timeout, **more)
+
+    monkeypatch.setattr(filelock.FileLock, "acquire", held_at_first)
+    with pytest.warns(RuntimeWarning, match="waiting: another process is carrying out toy"):
+        found = run_study(Toy(), out=tmp_path, is_same=lambda record: False, report=False, quiet=True)
+    assert found.path != done[1].path
 
 
 def test_the_command_line_carries_out_a_study(tmp_path):
