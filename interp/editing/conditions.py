@@ -3,7 +3,7 @@
 Conditions whose edits differ in numbers alone (other axes, doses, heads at the same layers, sites and positions) share
 passes: every batch of prompts is repeated for several of them, and each repetition has its own numbers. Passes start
 at the first edited layer, from the residual stream of one unedited pass, which also gives whatever is read before it.
-Where only ends of prompts are edited and read, these alone pass (interp.editing.tails).
+Where only ends of prompts are edited and read, these alone pass (interp.editing.restart).
 Memory is bounded by the tokens of a pass.
 """
 
@@ -23,9 +23,8 @@ from interp.editing.edited_rows import edited_rows
 from interp.editing.editor import Editor, editing, needs_outputs, refuse_misfits
 from interp.editing.prompt_tensors import HeadOutputs
 from interp.editing.proof import EditedBatch
-from interp.editing.restart import Residuals, first_layer
+from interp.editing.restart import Lending, Prefixes, Residuals, first_layer, tail_starts, tails, tokens_of_tails
 from interp.editing.steps import make_steps, signature
-from interp.editing.tails import Lending, Prefixes, tail_starts, tails, tokens_of_tails
 from interp.edits import BypassLayer, PatternsOf
 from interp.hooks.attention import claimed, listening
 from interp.hooks.ropes import rope_scales

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from interp.editing.call_positions import cache_given
+from interp.editing.edited_rows import cache_given
 from interp.edits import PatternsOf
 from interp.errors import UsageError
 from interp.hooks.attention import Listener, Ours, in_own_thread, listening

@@ -1,16 +1,33 @@
-"""Where an edit acts: which positions of which prompts, and the same for one batch."""
+"""Where an edit acts: which positions of which prompts, the same for one batch, and in calls of unknown prompts.
+
+Which token of its text every position of a forward pass holds, the call itself tells.
+
+Columns of a pass are not tokens of a text where batches are padded on the left, or where a cache holds what came
+before. `position_ids` say it outright; else the attention mask counts the tokens; else the cache tells how many came
+before. Padding, by the mask, is no token. Keys and values of a cache are at the positions that earlier calls told.
+"""
+
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from inspect import signature
+from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
 from jaxtyping import Int
+from torch.nn.functional import pad
 
 from interp.edit import Edit
-from interp.editing.call_positions import CallPositions
 from interp.editing.steps import EditedRows
 from interp.edits import ReplaceCoordinates
-from interp.errors import UsageError
+from interp.errors import PromptError, UsageError
 from interp.prompt import PromptSet
 from interp.reading.batches import Batch, RowIndex, row_index
+
+_PADDING, _UNMET = -1, -2
+"""What stands for the position of padding, and of a token that a cache held before anything was edited."""
 
 
 def edited_rows(edit: Edit, prompts: PromptSet, lengths: Int[np.ndarray, " prompt"]) -> RowIndex:
@@ -37,6 +54,154 @@ def rows_in_batch(index: RowIndex, batch: Batch) -> EditedRows:
     mask[rows.item, rows.position] = True
     number[rows.item, rows.position] = torch.from_numpy(rows.row).to(batch.ids.device)
     return EditedRows(mask, number)
+
+
+@dataclass(frozen=True)
+class CallPositions:
+    """Positions of a call's texts `[batch, pos]`, counted from 0, -1 for padding, and of its cache `[batch, cached]`.
+
+    `is_whole`: without a cache a text is all in this call, and a position that is not there is nowhere.
+    """
+
+    number: torch.Tensor
+    cached: torch.Tensor
+    is_whole: bool
+
+    @property
+    def so_far(self) -> torch.Tensor:
+        """Positions of the cache and of this call, `[batch, cached and pos]`."""
+        return torch.cat([self.cached.to(self.number), self.number], dim=1)
+
+    def mask(self, edit: Edit, n_keys: int | None = None) -> torch.Tensor:
+        """Where an edit at some positions acts on the tokens of this call, `[batch, pos]`.
+
+        With `n_keys` on as many keys and values as attention receives, `[batch, key_pos]`: cached ones are unedited. A
+        sliding window holds the last ones; a cache of a fixed size has room behind them.
+        """
+        assert isinstance(edit.at, tuple)
+        self._refuse_absent(edit, min(edit.at), max(edit.at))
+        number = self.number
+        if n_keys is not None:
+            held = self.so_far[:, -n_keys:]
+            number = pad(held, (0, n_keys - held.shape[1]), value=_PADDING)
+        return torch.isin(number, torch.tensor(edit.at, device=number.device))
+
+    def _refuse_absent(self, edit: Edit, first: int, last: int) -> None:
+        lengths = self.number.amax(dim=1) + 1
+        short = int(lengths.argmin())
+        if self.is_whole and int(lengths[short]) <= last:
+            raise PromptError(
+                asked=f"{edit} at position {last}",
+                found=f"text {short + 1} of the pass has {int(lengths[short])} tokens",
+                fix="Positions count tokens from 0, without padding. To continue the text, pass use_cache=True.",
+            )
+        so_far = self.so_far
+        begins = torch.where(so_far < 0, torch.iinfo(so_far.dtype).max, so_far).amin(dim=1)
+        if bool(((so_far == _UNMET).any(dim=1) & (begins > first)).any()):
+            raise UsageError(
+                asked=f"{edit} at position {first}",
+                found="the cache contains that token from before this edit",
+                fix="Fill the cache inside the block, or edit at later positions.",
+            )
+
+
+class CallsOfTexts(threading.local):
+    """The positions of the call that runs `now` in a thread; a pair of hooks around every call keeps them.
+
+    `of_cache` are those of what caches hold, which threads share; `entered` is what entered the layers of the call.
+    """
+
+    def __init__(self, of_cache: WeakKeyDictionary[Any, torch.Tensor]) -> None:
+        self.now: CallPositions | None = None
+        self.entered: dict[int, torch.Tensor] = {}
+        self._of_cache = of_cache
+
+    def begin(self, module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """A forward pre-hook."""
+        self.now = positions_of_call(module, args, kwargs, self._of_cache)
+
+    def end(self, module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:
+        """A forward hook; `out` is None where the call failed."""
+        call, self.now = self.now, None
+        if call is None or out is None:
+            return
+        made = out.values() if isinstance(out, Mapping) else out
+        caches = [cache_given(_arguments(module, args, kwargs)), *made]
+        cache = next((each for each in caches if hasattr(each, "get_seq_length")), None)
+        if cache is not None:
+            self._of_cache[cache] = call.so_far
+
+
+def positions_of_call(
+    module: torch.nn.Module,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    of_cache: Mapping[Any, torch.Tensor] | None = None,
+) -> CallPositions:
+    """The positions of a call of `module`; `UsageError` where the call does not tell them.
+
+    `of_cache` are the positions of what caches were given before, `[batch, cached]`.
+    """
+    given = _arguments(module, args, kwargs)
+    ids = given.get("input_ids")
+    batch, n = (given["inputs_embeds"] if ids is None else ids).shape[:2]
+    cache, mask, positions = cache_given(given), given.get("attention_mask"), given.get("position_ids")
+    known = None if cache is None or of_cache is None else of_cache.get(cache)
+    before = 0 if cache is None else _held(cache, known)
+    if mask is not None and not (isinstance(mask, torch.Tensor) and mask.shape == (batch, before + n)):
+        if positions is None:
+            raise _unknown_positions(f"a mask that does not count the {before + n} tokens of every text")
+        mask = None
+    is_token = None if mask is None else mask[:, before:] != 0
+    if positions is not None:
+        if positions.ndim != 2 or positions.shape[1] != n:
+            raise _unknown_positions(f"position_ids of the shape {list(positions.shape)}")
+        number = positions.expand(batch, n)
+    elif mask is not None:
+        number = (mask != 0).long().cumsum(dim=1)[:, before:] - 1
+    else:
+        number = torch.arange(before, before + n)[None].expand(batch, n)
+    number = number if is_token is None else torch.where(is_token, number, _PADDING)
+    if known is None or known.shape[1] < before or len(known) not in (1, batch):
+        known = torch.full((1, before), _UNMET)
+    is_whole = cache is None and given.get("use_cache") is not True
+    return CallPositions(number, known[:, :before].expand(batch, before), is_whole)
+
+
+def _arguments(module: torch.nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    given = signature(module.forward).bind_partial(*args, **kwargs).arguments
+    return given | given.pop("kwargs", {})
+
+
+def cache_name(module: torch.nn.Module) -> str:
+    """What the module calls a cache of earlier tokens: `cache` in newer transformers, `past_key_values` before."""
+    return "cache" if "cache" in signature(module.forward).parameters else "past_key_values"
+
+
+def cache_given(given: Mapping[str, Any]) -> Any:
+    """The cache of earlier tokens among what a module was given, by its newer name, its older one or Mamba's."""
+    caches = (given.get(name) for name in ("cache", "past_key_values", "cache_params"))
+    return next((cache for cache in caches if cache is not None), None)
+
+
+def _held(cache: Any, known: torch.Tensor | None) -> int:
+    """How many positions a cache holds. That of a state-space model says no more than whether it holds any."""
+    if not hasattr(cache, "get_seq_length"):
+        raise _unknown_positions(f"a cache ({type(cache).__name__}) that does not say how much it holds")
+    try:
+        return int(cache.get_seq_length())
+    except ValueError as error:
+        if known is None and cache.has_previous_state():
+            raise _unknown_positions("a cache that does not say how much it held before the edit") from error
+        return 0 if known is None else known.shape[1]
+
+
+def _unknown_positions(found: str) -> UsageError:
+    return UsageError(
+        asked="edits at positions of a text",
+        found=f"the call has {found}",
+        fix="Give position_ids [batch, position], or an attention_mask [batch, position] of cache and input.",
+    )
 
 
 def rows_without_prompts(edit: Edit, x: torch.Tensor, call: CallPositions | None) -> EditedRows:

@@ -4,7 +4,6 @@ At q, k, v and z it is a listener of the attention hook; at the residual stream,
 it is a set of forward hooks, always removed again.
 """
 
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from weakref import WeakKeyDictionary
@@ -12,10 +11,9 @@ from weakref import WeakKeyDictionary
 import torch
 
 from interp.edit import Edit
-from interp.editing.call_positions import CallsOfTexts
 from interp.editing.donor_patterns import DonorPatterns, refuse_unlike
 from interp.editing.edit_files import resolve_edits
-from interp.editing.edited_rows import rows_in_batch, rows_without_prompts
+from interp.editing.edited_rows import CallsOfTexts, rows_in_batch, rows_without_prompts
 from interp.editing.prompt_tensors import HeadOutputs
 from interp.editing.steps import EditedRows, EditStep, SeenStep, make_steps
 from interp.edits import AblateHeads, BypassLayer, Edits, PatternsOf, ReplaceCoordinates
@@ -40,13 +38,6 @@ ATTENTION_SITES = frozenset({"q", "k", "v", "z"})
 
 _APPLIED: WeakKeyDictionary[torch.nn.Module, list[list[Edit]]] = WeakKeyDictionary()
 """The edits of every block of `applied` that a model is in."""
-
-
-class _Entered(threading.local):
-    """What entered each bypassed layer, in the pass of a thread; it ends with the thread."""
-
-    def __init__(self) -> None:
-        self.layers: dict[int, torch.Tensor] = {}
 
 
 class Editor(Listener):
@@ -77,7 +68,6 @@ class Editor(Listener):
         }
         self._batch: Batch | None = None
         self._edited_rows: Mapping[int, EditedRows] = {}
-        self._entered = _Entered()
         self._calls = CallsOfTexts(WeakKeyDictionary())
         self.observers: Sequence[Callable[[SeenStep], None]] = ()
 
@@ -119,7 +109,7 @@ class Editor(Listener):
     def _at_site(self, place: str, layer: int, x: torch.Tensor) -> torch.Tensor | None:
         edited = self._apply(place, layer, x) if (place, layer) in self._steps else None
         if place == "resid" and ("block", layer) in self._steps:
-            self._entered.layers[layer] = x if edited is None else edited
+            self._calls.entered[layer] = x if edited is None else edited
         return edited
 
     def _apply(self, place: str, layer: int, x: torch.Tensor) -> torch.Tensor:
@@ -145,7 +135,7 @@ class Editor(Listener):
     def _others(self, step: EditStep) -> torch.Tensor | None:
         """What an edit puts in place of the tensor, where that comes from the model itself."""
         if isinstance(step.edit, BypassLayer):
-            entered, last = self._entered.layers[step.layer], self.model.info.n_layers - 1
+            entered, last = self._calls.entered[step.layer], self.model.info.n_layers - 1
             lens = self.model.lens if step.edit.lens and step.layer == last else None
             return entered if lens is None else lens.carried(entered, min(step.edit.layers(self.model.info)))
         if step.index in self._donors:

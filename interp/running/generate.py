@@ -9,8 +9,7 @@ import numpy as np
 import torch
 from jaxtyping import Float, Int
 
-from interp.editing.call_positions import cache_name
-from interp.editing.edited_rows import edited_rows
+from interp.editing.edited_rows import cache_name, edited_rows
 from interp.editing.editor import applied, refuse_applied, refuse_unknown_prompts
 from interp.edits import Edits, PatternsOf
 from interp.errors import UsageError

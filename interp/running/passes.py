@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from interp.editing.conditions import TOKENS_PER_PASS
-from interp.editing.tails import tail_starts
+from interp.editing.restart import tail_starts
 from interp.model import Model
 from interp.need import PLACES, Need
 from interp.options import RunOptions

@@ -7,13 +7,12 @@ import numpy as np
 import pytest
 import torch
 
-from interp.editing import tails
+from interp.editing import restart
 from interp.editing.conditions import Run, capture_edited, read_conditions
 from interp.editing.editor import Editor
 from interp.editing.prompt_tensors import HeadOutputs
-from interp.editing.restart import Residuals
+from interp.editing.restart import Prefixes, Residuals
 from interp.editing.steps import EditStep
-from interp.editing.tails import Prefixes
 from interp.edits import (
     AblateHeads,
     AttentionOff,
@@ -416,12 +415,12 @@ def test_a_model_whose_ends_do_not_agree_is_read_whole(monkeypatch):
 
 def test_tails_take_the_tokens_that_their_cost_allows_and_prefixes_the_memory_that_they_fill(monkeypatch):
     lengths = np.array([40, 30])
-    assert tails.tokens_of_tails(1000, np.zeros(2, dtype=int), lengths) == 1000, "whole prompts"
+    assert restart.tokens_of_tails(1000, np.zeros(2, dtype=int), lengths) == 1000, "whole prompts"
     starts = np.array([30, 20])  # 20 tokens pass and attend to 50 before them
-    assert tails.tokens_of_tails(1000, starts, lengths) == 1000 * 20 // (20 + 50 // tails._TOKENS_BEFORE)
+    assert restart.tokens_of_tails(1000, starts, lengths) == 1000 * 20 // (20 + 50 // restart._TOKENS_BEFORE)
     model = tiny_model("llama")
     info = model.info
     kept = 2 * 40 * 2 * info.n_kv_heads * info.d_head * 4 * (info.n_layers - 1)  # keys and values in float32
     for memory, fits in ((kept, True), (kept - 1, False)):
-        monkeypatch.setattr(tails, "MEMORY", memory)
-        assert tails.Prefixes.fits(model, 1, lengths) is fits
+        monkeypatch.setattr(restart, "MEMORY", memory)
+        assert Prefixes.fits(model, 1, lengths) is fits

@@ -234,15 +234,6 @@ def test_removal_is_idempotent_and_half_a_dose_is_half_the_way(seed, k, oblique,
     assert torch.allclose(partly.apply(x, rows), x + dose * (once - x), atol=1e-9)
 
 
-def test_what_would_not_name_edits_from_outside_is_not_made_under_them(tunnel):
-    prompts = interp.sampled_prompts(tunnel.task, 20)
-    with interp.applied(tunnel, interp.AttentionOff(layer=0)):
-        for make in (interp.run, interp.generate):
-            with pytest.raises(UsageError, match=r"edited model \(attention-off attn_out at layer 0\)"):
-                make(tunnel, prompts=prompts)
-    assert len(interp.generate(tunnel, prompts, n_tokens=1)) == 20
-
-
 def test_negative_zero_survives_dose_0_and_wrong_positions_are_refused():
     (step,) = make_steps([[RemoveAxis(layer=0, axis=np.ones(24), dose=0.0)]], tiny_model("llama").info)
     x = torch.full((1, 1, 2, 24), -0.0, dtype=torch.float64)
@@ -354,7 +345,7 @@ def test_what_would_not_name_the_edits_of_a_block_is_refused_inside_it():
     for make in (run, partial(interp.generate, model, interp.sampled_prompts(model.task, 3))):
         with (
             interp.applied(model, AttentionOff(layer=1)),
-            pytest.raises(UsageError, match=r"inside a block of interp.applied: .*attention-off"),
+            pytest.raises(UsageError, match=r"inside a block of interp.applied: .*edited model \(attention-off"),
         ):
             make()
     assert str(run()["orthogonality"]) == plain

@@ -13,7 +13,7 @@ from torch.nn.utils.rnn import pad_sequence
 from transformers import DynamicCache, MambaConfig, MambaForCausalLM, StaticCache
 
 import interp
-from interp.editing.call_positions import cache_name, positions_of_call
+from interp.editing.edited_rows import cache_name, positions_of_call
 from interp.errors import PromptError, UsageError
 from interp.need import Need
 from tests.interp.test_families import CONFIGS, FEW, tiny
