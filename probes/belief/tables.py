@@ -6,15 +6,16 @@ import numpy as np
 
 from interp.capture import Capture
 from interp.statistics.estimates import Estimates
+from interp.statistics.spectra import principal_axes
 from interp.table import Table
 
 from ..measures.cloud import Cloud
 from ..measures.layers import Layer, layer_columns
 from ..measures.maps import snippets
 from .clusters import dimensions_for
+from .estimates import Scores
 from .quantities import QUANTITIES
-from .readout import Reading, Setting, Shares
-from .scores import Scores
+from .readout import N_CONTROLS, Reading, Setting, Shares
 from .target import ExactBelief, nearest_on_simplex
 
 MAX_DRAWN = 1000
@@ -45,7 +46,7 @@ def by_layer_table(
     columns = {
         **layer_columns(places),
         "penalty": np.array([reading.penalty for reading in readings]),
-        "control_r2": np.array([reading.control_r2.mean() for reading in readings]),
+        "control_r2": np.array([reading.kept.r2[1 : 1 + N_CONTROLS].mean() for reading in readings]),
         "n_dims_90": dimensions[:, 0], "n_dims_95": dimensions[:, 1], **estimates,
         **{f"{name}_position": np.array([of_place[name].by_position.mean() for of_place in scores])
            for name in scores[0]},
@@ -56,7 +57,8 @@ def by_layer_table(
 def components_table(setting: Setting, share: Shares) -> Table:
     """One row for every component, p over them."""
     belief = setting.belief
-    r2 = Estimates.shares(share.errors, share.totals, setting.weights, permuted=share.by_component[1:])
+    permuted = share.by_component[1 + N_CONTROLS :]
+    r2 = Estimates.shares(share.errors[:, 0], share.totals[:, 0], setting.weights, permuted=permuted)
     columns = {"component": np.arange(setting.n_components), "mean": belief.values.mean(axis=0), "r2": r2}
     if belief.names:
         columns["value"] = np.array(belief.names)
@@ -89,8 +91,6 @@ def _in_a_plane(belief: ExactBelief, shown: np.ndarray) -> tuple[np.ndarray, np.
         corners = np.array([[0.0, 0.0], [1.0, 0.0], [0.5, 3**0.5 / 2]])
         return belief.values @ corners, shown @ corners
     centre = belief.values.mean(axis=0)
-    _, _, axes = np.linalg.svd(belief.values - centre, full_matrices=False)
-    axes = axes[:2] * np.sign(axes[:2, np.abs(axes[:2]).argmax(axis=1)].diagonal())[:, None]
-    plane = np.zeros((2, len(centre)))
-    plane[: min(2, max(1, belief.rank))] = axes[: min(2, max(1, belief.rank))]
+    axes = principal_axes(belief.values - centre, min(2, max(1, belief.rank))).directions
+    plane = np.pad(axes, ((0, 2 - len(axes)), (0, 0)))
     return (belief.values - centre) @ plane.T, (shown - centre) @ plane.T
