@@ -79,8 +79,9 @@ def press(
 
 def joined(parts: Sequence[Pressed]) -> Pressed:
     """Several folds as one."""
-    rows = (np.vstack([getattr(part, name) for part in parts]) for name in ("design", "points", "targets"))
-    return Pressed(*rows, np.sum([part.beyond for part in parts], axis=0))
+    names = "design", "points", "targets"
+    design, points, targets = (np.vstack([getattr(part, name) for part in parts]) for name in names)
+    return Pressed(design, points, targets, np.sum([part.beyond for part in parts], axis=0))
 
 
 def pseudo_inverse(design: Float[np.ndarray, "row column"]) -> Float[np.ndarray, "column row"]:
