@@ -6,7 +6,6 @@ import numpy as np
 
 from interp.capture import Capture
 from interp.statistics.estimates import Estimates
-from interp.statistics.spectra import principal_axes
 from interp.table import Table
 
 from ..measures.cloud import Cloud
@@ -91,6 +90,8 @@ def _in_a_plane(belief: ExactBelief, shown: np.ndarray) -> tuple[np.ndarray, np.
         corners = np.array([[0.0, 0.0], [1.0, 0.0], [0.5, 3**0.5 / 2]])
         return belief.values @ corners, shown @ corners
     centre = belief.values.mean(axis=0)
-    axes = principal_axes(belief.values - centre, min(2, max(1, belief.rank))).directions
-    plane = np.pad(axes, ((0, 2 - len(axes)), (0, 0)))
+    _, _, axes = np.linalg.svd(belief.values - centre, full_matrices=False)
+    axes = axes[:2] * np.sign(axes[:2, np.abs(axes[:2]).argmax(axis=1)].diagonal())[:, None]
+    plane = np.zeros((2, len(centre)))
+    plane[: min(2, max(1, belief.rank))] = axes[: min(2, max(1, belief.rank))]
     return (belief.values - centre) @ plane.T, (shown - centre) @ plane.T
