@@ -77,6 +77,13 @@ def press(
     ]
 
 
+def joined(parts: Sequence[Pressed]) -> Pressed:
+    """Several folds as one."""
+    names = "design", "points", "targets"
+    design, points, targets = (np.vstack([getattr(part, name) for part in parts]) for name in names)
+    return Pressed(design, points, targets, np.sum([part.beyond for part in parts], axis=0))
+
+
 def pseudo_inverse(design: Float[np.ndarray, "row column"]) -> Float[np.ndarray, "column row"]:
     """Of a design whose columns depend on one another, as a constant and all levels do: rounding is no direction."""
     return np.linalg.pinv(design, rcond=_NOTHING)
@@ -92,18 +99,16 @@ class Fit:
     loads: Float[np.ndarray, "axis target"]
 
     @classmethod
-    def to(cls, parts: Sequence[Pressed]) -> "Fit":
-        design, points, targets = (
-            np.vstack([getattr(part, name) for part in parts]) for name in ("design", "points", "targets")
-        )
-        inverse = pseudo_inverse(design)
-        design_points, design_targets = inverse @ points, inverse @ targets
-        left = points - design @ design_points
+    def to(cls, rows: Pressed) -> "Fit":
+        inverse = pseudo_inverse(rows.design)
+        design_points, design_targets = inverse @ rows.points, inverse @ rows.targets
+        left = rows.points - rows.design @ design_points
         form = PrincipalForm.of(left)
         # a residual of rounding is no direction
-        if len(form.singular) == 0 or form.singular[0] <= _NOTHING * np.linalg.norm(points):
-            form = PrincipalForm(np.zeros((len(points), 0)), np.zeros(0), np.zeros((0, points.shape[1])))
-        return cls(design_points, design_targets, form, form.left.T @ (targets - design @ design_targets))
+        if len(form.singular) == 0 or form.singular[0] <= _NOTHING * np.linalg.norm(rows.points):
+            form = PrincipalForm(np.zeros((len(left), 0)), np.zeros(0), np.zeros((0, left.shape[1])))
+        loads = form.left.T @ (rows.targets - rows.design @ design_targets)
+        return cls(design_points, design_targets, form, loads)
 
     def coefficients(self, penalty: Float[np.ndarray, " target"] | float) -> Float[np.ndarray, "axis target"]:
         """On the principal axes, at penalties relative to the mean squared singular value."""
@@ -111,14 +116,14 @@ class Fit:
         squared = np.square(singular)
         return singular / (squared + penalty * squared.sum() / max(1, len(squared))) * self.loads
 
-    def left(self, held: Pressed) -> tuple[np.ndarray, np.ndarray]:
-        """Coordinates of held-out points on the axes, and their targets; the design's part is out of both."""
-        points = held.points - held.design @ self.design_points
-        return points @ self.form.directions.T, held.targets - held.design @ self.design_targets
+    def left(self, rows: Pressed) -> tuple[np.ndarray, np.ndarray]:
+        """Points and targets of some rows; the design's part is out of both."""
+        return rows.points - rows.design @ self.design_points, rows.targets - rows.design @ self.design_targets
 
     def errors(self, held: Pressed, n_groups: int) -> Float[np.ndarray, "penalty group"]:
         """Squared error over held-out rows at every penalty, summed over the targets of each group."""
-        coordinates, targets = self.left(held)
+        points, targets = self.left(held)
+        coordinates = points @ self.form.directions.T
         left = (targets - coordinates @ self.coefficients(penalty) for penalty in PENALTIES)
         return np.array([(_squares(each) + held.beyond).reshape(n_groups, -1).sum(axis=1) for each in left])
 
@@ -151,11 +156,11 @@ def cross_validate(
     predicted, by_design = np.empty((2, len(points), followed))
     covectors, first_penalty = np.empty((points.shape[1], width)), 0.0
     for fold, inner in enumerate(_inner_errors(folds, parts, n_groups)):
-        fit = Fit.to([parts[other] for other in folds.others(fold)])
+        fit = Fit.to(joined([parts[other] for other in folds.others(fold)]))
         penalty = PENALTIES[inner.argmin(axis=0)].repeat(width)
         coefficients = fit.coefficients(penalty)
-        coordinates, targets = fit.left(parts[fold])
-        error += _squares(targets - coordinates @ coefficients) + parts[fold].beyond
+        held_points, targets = fit.left(parts[fold])
+        error += _squares(targets - held_points @ fit.form.directions.T @ coefficients) + parts[fold].beyond
         total += _squares(targets) + parts[fold].beyond
         rows = folds.rows(fold)
         by_design[rows] = design[rows] @ fit.design_targets[:, :followed]
@@ -171,7 +176,7 @@ def _inner_errors(folds: Folds, parts: Sequence[Pressed], n_groups: int) -> Floa
     found = np.zeros((folds.n, len(PENALTIES), n_groups))
     for i in range(folds.n):
         for j in range(i):
-            fit = Fit.to([parts[other] for other in folds.others(i, j)])
+            fit = Fit.to(joined([parts[other] for other in folds.others(i, j)]))
             found[i] += fit.errors(parts[j], n_groups)
             found[j] += fit.errors(parts[i], n_groups)
     return found

@@ -24,18 +24,13 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from interp.capture import Capture
-from interp.edits import ReplaceCoordinates
 from interp.information import cross_entropy_bits, entropy_bits, restricted
-from interp.need import Need
 from interp.probe import Condition, Readout
 from interp.statistics.cosines import random_subspace
-from interp.statistics.estimates import Estimates
-from interp.statistics.units import counted, mean_bounds
 
 from ..measures.cloud import Cloud
-from ..measures.sample_sizes import FEW_PAIRS
+from ..programs.swaps import OUTPUT, STREAM, Directions, mean_estimates
 
-OUTPUT = Need("outcome_log_prob")
 N_RANDOM = 199
 """Random subspaces at the depth named beforehand: their p can be small enough after any correction."""
 
@@ -90,16 +85,14 @@ def swaps(
     assert base.posterior is not None, "a belief comes with a posterior"
     read = partial(_read, np.asarray(base.posterior, np.float64)[pairs.source_rows])
     yield Condition(BASELINE, (), (OUTPUT,), read, pairs.prompts)
-    stream = base[Need("resid")]
+    stream = base[STREAM]
     for depth, of_depth in bases.items():
-        points = stream[depth].astype(np.float64)
-        rank = len(of_depth["encoding"])
+        points, rank = stream[depth].astype(np.float64)[pairs.source_rows], len(of_depth["encoding"])
         rng = np.random.default_rng([seed, 4, depth])
         n_random = N_RANDOM if depth == named_depth(list(bases)) else N_ELSEWHERE
         random = {f"random {i}": random_subspace(points.shape[1], rank, rng).T for i in range(n_random)}
         for name, axes in {**of_depth, "all": np.eye(points.shape[1]), **random}.items():
-            values = points[pairs.source_rows] @ axes.T
-            edit = ReplaceCoordinates(layer=depth, site="resid", axis=axes, values=values, at="scored")
+            edit = Directions(axes).given(depth, points)
             yield Condition(_name(depth, name), (edit,), (OUTPUT,), read, pairs.prompts)
 
 
@@ -133,17 +126,13 @@ def outcomes(
     """Columns of every swap that was run, by depth and subspace: bits redirected, p one-sided, by rank."""
     _, first, code = np.unique(pool.prompts[pairs.rows], return_index=True, return_inverse=True)
     clusters, before = pool.units[pairs.rows][first], under[BASELINE]
-    about = counted(np.arange(len(clusters)), clusters, pool.unit)
-    about |= {"underpowered": len(np.unique(clusters)) < FEW_PAIRS}
     found = {}
     for depth in sorted(int(name.split(":")[0].split()[-1]) for name in under if name.endswith(": all")):
         drawn = takewhile(under.__contains__, (_name(depth, f"random {i}") for i in count()))
         random = np.array([turned_bits(before, under[name], code).mean() for name in drawn])
         for subspace in SUBSPACES:
             after = under[_name(depth, subspace)]
-            bits = turned_bits(before, after, code)
-            bounds = mean_bounds(bits, clusters, n_bootstrap) or (np.nan, np.nan)
-            turned = Estimates(np.array([bits.mean()]), np.array([bounds]).T, about=about)
+            turned = mean_estimates(turned_bits(before, after, code)[None], clusters, n_bootstrap, pool.unit)
             found[depth, subspace] = {
                 "depth": np.array([depth]), "subspace": np.array([subspace]),
                 "redirected_bits": turned.drawn(random[:, None], asks="above"),

@@ -41,8 +41,11 @@ from ..measures.target import OWN_ENTROPY, Target
 from ..programs.swaps import STREAM, Directions, Swaps, planned_swaps, program_findings
 from .clusters import gather, make_clusters
 from .estimates import (
+    MIXED_IN,
     baseline_estimate,
+    output_distance,
     score_estimates,
+    scores,
     selectivity_estimates,
     share_estimates,
     silhouette_estimates,
@@ -64,7 +67,6 @@ from .interchange import (
 )
 from .quantities import QUANTITIES
 from .readout import N_CONTROLS, Reading, Setting, beyond_token, make_setting, read_belief
-from .scores import MIXED_IN, output_distance, scores
 from .tables import by_layer_table, components_table, decoded_table
 from .target import ExactBelief
 

@@ -10,7 +10,7 @@ Beside the belief itself, through the same cross-validation, penalty chosen anew
 all of it with the mean alone as baseline, and again with what position tells taken out of activations and beliefs.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -21,8 +21,9 @@ from interp.statistics.ridge import PrincipalForm
 from interp.table import Table
 
 from ..measures.cloud import Cloud
+from ..measures.halves import label_by_type
 from ..measures.nuisances import Design, nuisance_design
-from .folds import CrossValidated, Folds, Pressed, cross_validate, deal, press, pseudo_inverse
+from .folds import CrossValidated, Fit, Folds, Pressed, cross_validate, deal, joined, press, pseudo_inverse
 from .target import ExactBelief
 
 N_CONTROLS = 5
@@ -94,36 +95,54 @@ def _control_tasks(
 ) -> Float[np.ndarray, "row control component"]:
     """Every token (in sequences: at each position) is given the belief of a random row (of that position)."""
     place = rows["position"] if is_sequence else np.zeros(rows.n_rows, dtype=np.int64)
-    controls = np.empty((len(values), N_CONTROLS, values.shape[1]))
+    chosen = np.empty((len(values), N_CONTROLS), dtype=np.int64)
     for here in np.unique(place):
         mine = np.flatnonzero(place == here)
-        names, codes = np.unique(rows["token"][mine], return_inverse=True)
-        chosen = rng.choice(mine, size=(len(names), N_CONTROLS))
-        controls[mine] = values[chosen[codes]]
-    return controls
+        chosen[mine] = label_by_type(rows["token"][mine], mine, N_CONTROLS, rng)
+    return values[chosen]
 
 
 @dataclass(frozen=True)
 class Shares:
-    """R² of the belief and of its exchanges, overall and by component, and squared sums by unit for intervals.
+    """R² of every group of targets, overall and by component, and squared sums by unit of the followed ones.
 
-    `errors` and `totals` are of the true belief, `[unit, component]`. R² is NaN where there is nothing to tell.
+    The first group is the belief; control tasks come next, then exchanges. R² is NaN where there is nothing to tell.
     """
 
-    r2: Float[np.ndarray, " belief_and_exchanges"]
-    by_component: Float[np.ndarray, "belief_and_exchanges component"]
-    errors: Float[np.ndarray, "unit component"]
-    totals: Float[np.ndarray, "unit component"]
+    r2: Float[np.ndarray, " group"]
+    by_component: Float[np.ndarray, "group component"]
+    errors: Float[np.ndarray, "unit followed component"]
+    totals: Float[np.ndarray, "unit followed component"]
+
+    @classmethod
+    def of(cls, setting: Setting, found: CrossValidated) -> "Shares":
+        """What is left of a component that never varies is rounding."""
+        error, total = (x.reshape(setting.n_groups, -1) for x in (found.error, found.total))
+        alive = total > _ROUNDING * np.square(setting.belief.values).sum()
+        error, total = np.where(alive, error, 0.0), np.where(alive, total, 0.0)
+        truth = setting.followed[:, : found.predicted.shape[1]]
+        order = np.argsort(setting.code, kind="stable")
+        starts = np.searchsorted(setting.code[order], np.arange(setting.code.max() + 1))
+        by_unit = []
+        for told in (found.predicted, found.by_design):
+            sums = np.add.reduceat(np.square(truth - told)[order], starts, axis=0)
+            sums = sums.reshape(len(sums), -1, setting.n_components)
+            by_unit.append(np.where(alive[: sums.shape[1]], sums, 0.0))
+        return cls(1 - ratio(error.sum(axis=1), total.sum(axis=1)), 1 - ratio(error, total), *by_unit)
+
+    @property
+    def permuted(self) -> Float[np.ndarray, " exchange"]:
+        """R² of every exchange of the belief."""
+        return self.r2[1 + N_CONTROLS :]
 
 
 @dataclass(frozen=True)
 class Reading:
-    """One place: shares from the mean and beyond position, predictions, controls, subspaces, and the readout.
+    """One place: shares from the mean and beyond position, predictions, subspaces, and the readout.
 
     `predicted` are held-out linear predictions of the belief at every row, `by_position` what position alone predicts,
-    `by_mean` the mean belief of the rows fitted on.
-    `control_r2` has one entry a control task; `control_errors` are theirs by unit. `readout` are raw covectors and
-    `encoding` raw displacements, one a component, from all folds but the first, `origin` the mean there.
+    `by_mean` the mean belief of the rows fitted on. `readout` are raw covectors and `encoding` raw displacements, one a
+    component, from all folds but the first, `origin` the mean there.
     """
 
     kept: Shares
@@ -131,9 +150,6 @@ class Reading:
     predicted: Float[np.ndarray, "row component"]
     by_position: Float[np.ndarray, "row component"]
     by_mean: Float[np.ndarray, "row component"]
-    control_r2: Float[np.ndarray, " control"]
-    control_errors: Float[np.ndarray, "unit control"]
-    control_totals: Float[np.ndarray, "unit control"]
     subspace_r2: Float[np.ndarray, " draw"]
     readout: Float[np.ndarray, "component feature"]
     encoding: Float[np.ndarray, "component feature"]
@@ -144,30 +160,22 @@ class Reading:
 def read_belief(points: Float[np.ndarray, "row feature"], setting: Setting, rng: np.random.Generator) -> Reading:
     """Everything that is read at one place. Wide points are turned into their principal coordinates first."""
     raw = np.asarray(points, dtype=np.float64)
-    centre = raw.mean(axis=0)
-    points, directions = _narrowed(raw - centre)
+    points, directions = _narrowed(raw - raw.mean(axis=0))
     width, folds = setting.n_components, setting.folds
-    n_followed = 1 + N_CONTROLS
     position = setting.position.values
     parts = press(folds, position, points, setting.targets)
     beyond = cross_validate(folds, parts, position, points, setting.n_groups, 1)
     # the constant is in the span of every design, so that a pressed row knows what its entry is
     constant = pseudo_inverse(position) @ setting.mean
-    parts = [Pressed(part.design @ constant, part.points, part.targets, part.beyond) for part in parts]
-    kept = cross_validate(folds, parts, setting.mean, points, setting.n_groups, n_followed)
-    errors, totals = _by_unit(setting, kept, n_followed)
-    by_control = (len(errors), N_CONTROLS, width)
+    parts = [replace(part, design=part.design @ constant) for part in parts]
+    kept = cross_validate(folds, parts, setting.mean, points, setting.n_groups, 1 + N_CONTROLS)
     encoding, origin = _encoding(raw, setting)
     return Reading(
-        kept=_shares(setting, kept, errors[:, :width], totals[:, :width]),
-        beyond=_shares(setting, beyond, *_by_unit(setting, beyond, 1)),
+        kept=Shares.of(setting, kept),
+        beyond=Shares.of(setting, beyond),
         predicted=kept.predicted[:, :width],
         by_position=beyond.by_design,
         by_mean=kept.by_design[:, :width],
-        control_r2=1
-        - ratio(*(x.reshape(setting.n_groups, -1).sum(axis=1) for x in (kept.error, kept.total)))[1:n_followed],
-        control_errors=errors[:, width:].reshape(by_control).sum(axis=2),
-        control_totals=totals[:, width:].reshape(by_control).sum(axis=2),
         subspace_r2=random_subspace_r2(folds, parts, setting.belief.rank, width, rng),
         readout=kept.covectors.T @ directions,
         encoding=encoding,
@@ -186,7 +194,7 @@ def beyond_token(
     design = setting.token.values
     parts = press(setting.folds, design, points, setting.targets)
     found = cross_validate(setting.folds, parts, design, points, setting.n_groups, 1)
-    return _shares(setting, found, *_by_unit(setting, found, 1)), found.by_design
+    return Shares.of(setting, found), found.by_design
 
 
 def _narrowed(centred: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -195,25 +203,6 @@ def _narrowed(centred: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return centred, np.eye(centred.shape[1])
     form = PrincipalForm.of(centred)
     return form.left * form.singular, form.directions
-
-
-def _shares(setting: Setting, found: CrossValidated, errors: np.ndarray, totals: np.ndarray) -> Shares:
-    """Of the belief and its exchanges; what is left of a component that never varies is rounding."""
-    kept = np.r_[0, 1 + N_CONTROLS : setting.n_groups]
-    error, total = (x.reshape(setting.n_groups, -1)[kept] for x in (found.error, found.total))
-    alive = total > _ROUNDING * np.square(setting.belief.values).sum()
-    error, total = np.where(alive, error, 0.0), np.where(alive, total, 0.0)
-    r2, by_component = 1 - ratio(error.sum(axis=1), total.sum(axis=1)), 1 - ratio(error, total)
-    return Shares(r2, by_component, np.where(alive[0], errors, 0.0), np.where(alive[0], totals, 0.0))
-
-
-def _by_unit(setting: Setting, found: CrossValidated, n_followed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Squared errors and totals of the followed targets, summed over the rows of every unit."""
-    truth = setting.followed[:, : n_followed * setting.n_components]
-    order = np.argsort(setting.code, kind="stable")
-    starts = np.searchsorted(setting.code[order], np.arange(setting.code.max() + 1))
-    errors, totals = np.square(truth - found.predicted), np.square(truth - found.by_design)
-    return np.add.reduceat(errors[order], starts, axis=0), np.add.reduceat(totals[order], starts, axis=0)
 
 
 def random_subspace_r2(
@@ -230,14 +219,10 @@ def random_subspace_r2(
     directions = rng.standard_normal((N_SUBSPACES, n_features, rank))
     error, total = np.zeros((2, N_SUBSPACES))
     for fold, held in enumerate(parts):
-        design, points, targets = (
-            np.vstack([getattr(parts[other], name) for other in folds.others(fold)])
-            for name in ("design", "points", "targets")
-        )
-        inverse = pseudo_inverse(design)
-        at, level = inverse @ points, inverse @ targets[:, :width]
-        points, targets = points - design @ at, targets[:, :width] - design @ level
-        held_points, held_targets = held.points - held.design @ at, held.targets[:, :width] - held.design @ level
+        others = joined([parts[other] for other in folds.others(fold)])
+        fit = Fit.to(others)
+        (points, targets), (held_points, held_targets) = fit.left(others), fit.left(held)
+        targets, held_targets = targets[:, :width], held_targets[:, :width]
         beyond = held.beyond[:width].sum()
         total += np.square(held_targets).sum() + beyond
         for draw, subspace in enumerate(directions):

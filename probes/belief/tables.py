@@ -12,9 +12,9 @@ from ..measures.cloud import Cloud
 from ..measures.layers import Layer, layer_columns
 from ..measures.maps import snippets
 from .clusters import dimensions_for
+from .estimates import Scores
 from .quantities import QUANTITIES
-from .readout import Reading, Setting, Shares
-from .scores import Scores
+from .readout import N_CONTROLS, Reading, Setting, Shares
 from .target import ExactBelief, nearest_on_simplex
 
 MAX_DRAWN = 1000
@@ -45,7 +45,7 @@ def by_layer_table(
     columns = {
         **layer_columns(places),
         "penalty": np.array([reading.penalty for reading in readings]),
-        "control_r2": np.array([reading.control_r2.mean() for reading in readings]),
+        "control_r2": np.array([reading.kept.r2[1 : 1 + N_CONTROLS].mean() for reading in readings]),
         "n_dims_90": dimensions[:, 0], "n_dims_95": dimensions[:, 1], **estimates,
         **{f"{name}_position": np.array([of_place[name].by_position.mean() for of_place in scores])
            for name in scores[0]},
@@ -56,7 +56,8 @@ def by_layer_table(
 def components_table(setting: Setting, share: Shares) -> Table:
     """One row for every component, p over them."""
     belief = setting.belief
-    r2 = Estimates.shares(share.errors, share.totals, setting.weights, permuted=share.by_component[1:])
+    permuted = share.by_component[1 + N_CONTROLS :]
+    r2 = Estimates.shares(share.errors[:, 0], share.totals[:, 0], setting.weights, permuted=permuted)
     columns = {"component": np.arange(setting.n_components), "mean": belief.values.mean(axis=0), "r2": r2}
     if belief.names:
         columns["value"] = np.array(belief.names)

@@ -15,9 +15,8 @@ Removal puts a coordinate to its mean over the edited positions (`fill="mean"`: 
 to 0 (Paper III, section 4.5: takes out the mean too, and controls are matched in mean square).
 """
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
@@ -25,10 +24,12 @@ from jaxtyping import Float
 
 from interp.edit import Edit
 from interp.edits import AblateHeads, KeepAxis, RemoveAxis, ReplaceCoordinates, ShiftAxis
+from interp.probe import Readout
 from interp.statistics.spectra import principal_axes
 
+from ..programs.swaps import Directions
 from .axis import Axis
-from .controls import Edited, Matched, gaussian_directions, random_controls, refitted_controls
+from .controls import Edited, gaussian_directions, random_controls, refitted_controls
 
 Fill = Literal["mean", "zero"]
 HOW = ("direction", "subspace", "dose", "refit")
@@ -107,31 +108,27 @@ def on_the_run(
 
 
 @dataclass(frozen=True)
-class Cut:
-    """What is taken out at one layer: this dose of the coordinates that `frame` reads, along `displacement`."""
+class Cut(Directions):
+    """What is taken out at one layer: this dose of the coordinates that are read.
 
-    frame: Float[np.ndarray, "axis feature"]
-    displacement: Float[np.ndarray, "axis feature"]
+    `facts` are known before it is run: how a control was matched, how near other directions are to the axis.
+    """
+
     dose: float = 1.0
-
-    def fields(self, n_axes: int | None = None) -> dict[str, Any]:
-        """Its first dimensions (None: all), as fields of an edit; along others where these do not read them too."""
-        frame, displacement = self.frame[:n_axes], self.displacement[:n_axes]
-        is_one = np.array_equal(frame, displacement)
-        return {"axis": frame} | ({} if is_one else {"metric": "z-scored", "displacement": displacement})
+    facts: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class EditedLayer:
-    """One edited layer: its axis, its edited rows, its controls and, where these are fitted, random ones too."""
+    """One edited layer: the mean of its edited rows, how far these spread along the axis, and the cut of every subject.
+
+    Where controls are fitted there are random ones too.
+    """
 
     layer: int
-    axis: Axis
-    rows: Float[np.ndarray, "row feature"]
-    edited: Edited
-    matched: Matched
-    random: Matched | None
-    gaussian: Float[np.ndarray, "control feature"]
+    mean: Float[np.ndarray, " feature"]
+    spread: float
+    cuts: Mapping[str, Cut]
 
     @classmethod
     def of(
@@ -141,11 +138,21 @@ class EditedLayer:
         """`n` controls are the `refits`, or random ones where there is none; all are matched at the `scored` rows."""
         edited = Edited.of(rows, fill, scored)
         rng = np.random.default_rng([seed, 1, layer])
-        drawn = random_controls(edited, axis, min(n, N_RANDOM) if refits else n, rng)
+        random = random_controls(edited, axis, min(n, N_RANDOM) if refits else n, rng)
         gaussian = gaussian_directions(edited, min(n, N_GAUSSIAN), rng)
-        if not refits:
-            return cls(layer, axis, rows, edited, drawn, None, gaussian)
-        return cls(layer, axis, rows, edited, refitted_controls(edited, axis, refits), drawn, gaussian)
+        top = principal_axes(rows - edited.mean, N_TOP).directions
+        cuts = {"axis": Cut(axis.covector[None], axis.displacement[None]), "top": Cut(top)}
+        cuts["matched_top"] = Cut(top, dose=edited.dose(top, axis))
+        fitted = {"control": refitted_controls(edited, axis, refits), "random": random} if refits else {}
+        for kind, matched in (fitted or {"control": random}).items():
+            how = np.array([HOW.index(matched.how), matched.frames.shape[1], matched.alike, matched.n_rejected])
+            for i, (dose, ratio) in enumerate(zip(matched.dose, matched.ratio, strict=True)):
+                facts = {"ratio": ratio, "dose": dose, "matching": how}
+                cuts[f"{kind} {i}"] = Cut(matched.frames[i], matched.displacements[i], float(dose), facts)
+        others = {f"principal {i + 1}": u for i, u in enumerate(top[:N_PRINCIPAL])}
+        others |= {f"gaussian {i}": u for i, u in enumerate(gaussian)}
+        cuts |= {name: Cut(u[None], facts={"overlap": np.abs(u @ axis.covector)}) for name, u in others.items()}
+        return cls(layer, edited.mean, float((rows @ axis.covector).std()), cuts)
 
 
 @dataclass(frozen=True)
@@ -163,28 +170,15 @@ class Intervention:
     def layers(self) -> tuple[int, ...]:
         return tuple(place.layer for place in self.places)
 
-    @cached_property
-    def cuts(self) -> dict[str, list[Cut]]:
-        """What every subject takes out, one cut a place."""
-        found = {"axis": [Cut(p.axis.covector[None], p.axis.displacement[None]) for p in self.places]}
-        for subject, i, matched in self._matched():
-            found[subject] = [Cut(m.frames[i], m.displacements[i], float(m.dose[i])) for m in matched]
-        frames = {f"principal {i + 1}": [_principal(p, i + 1)[i : i + 1] for p in self.places]
-                  for i in range(N_PRINCIPAL)}  # fmt: skip
-        for i in range(len(self.places[0].gaussian)):
-            frames[f"gaussian {i}"] = [p.gaussian[i : i + 1] for p in self.places]
-        frames["top"] = [_principal(p, N_TOP) for p in self.places]
-        if all(map(len, frames["top"])):
-            found["matched_top"] = [
-                Cut(f, f, p.edited.dose(f, p.axis)) for f, p in zip(frames["top"], self.places, strict=True)
-            ]
-        return found | {name: [Cut(f, f) for f in of] for name, of in frames.items() if all(map(len, of))}
+    def cuts(self, subject: str) -> list[Cut]:
+        """One at every place; none where it cannot be had at some place."""
+        found = [place.cuts[subject] for place in self.places if subject in place.cuts]
+        return found if len(found) == len(self.places) else []
 
-    def _matched(self) -> Iterator[tuple[str, int, list[Matched]]]:
-        """The controls of all places, and the random ones beside fitted ones: name, number among them, all of these."""
-        random = [p.random for p in self.places if p.random is not None]
-        for kind, of in (("control", [p.matched for p in self.places]), ("random", random)):
-            yield from ((f"{kind} {i}", i, of) for i in range(len(of[0].frames) if of else 0))
+    def facts(self, subject: str) -> Readout:
+        """What is known of a subject before it is run, one entry a place."""
+        cuts = self.cuts(subject)
+        return {fact: np.array([cut.facts[fact] for cut in cuts]) for fact in (cuts[0].facts if cuts else ())}
 
     def named(self, names: Iterable[Name]) -> Iterator[tuple[Name, tuple[Edit, ...]]]:
         """The edits of these conditions, without those of which there is none at some place."""
@@ -192,60 +186,24 @@ class Intervention:
             if name.subject == "resample":
                 blocks = tuple(sorted({min(layer, self.n_layers - 1) for layer in self.layers}))
                 yield name, (AblateHeads(layer=blocks, heads=self.heads, by="resample", at=self.at),)
-            elif name.subject in self.cuts:
-                pairs = list(zip(self.places, self.cuts[name.subject], strict=True))
+            elif cuts := self.cuts(name.subject):
+                pairs = zip(self.places, cuts, strict=True)
                 yield name, tuple(edit for place, cut in pairs for edit in self._edits(place, cut, name))
-
-    def facts(self) -> dict[str, dict[str, np.ndarray]]:
-        """What is known of a subject before it is run: how a control was matched, how near others are to the axis."""
-        found: dict[str, dict[str, np.ndarray]] = {}
-        for subject, i, matched in self._matched():
-            found[subject] = {
-                "ratio": np.array([m.ratio[i] for m in matched]), "dose": np.array([m.dose[i] for m in matched]),
-                "matching": np.array(
-                    [[HOW.index(m.how), m.frames.shape[1], m.alike, m.n_rejected] for m in matched], np.float64
-                ),
-            }  # fmt: skip
-        for subject, cuts in self.cuts.items():
-            if subject.split()[0] in ("principal", "gaussian"):
-                near = [np.abs(cut.frame @ p.axis.covector) for cut, p in zip(cuts, self.places, strict=True)]
-                found[subject] = {"overlap": np.concatenate(near)}
-        return found
 
     def _edits(self, place: EditedLayer, cut: Cut, name: Name) -> Iterator[Edit]:
         """Coordinates are put to their mean, or to 0; or the first is kept alone, or moved."""
-        if name.how == KEPT:
-            yield from self._kept(place, cut)
-        elif name.how in SHIFTS:
-            yield self._shifted(place, cut, SHIFTS[name.how])
+        at: dict[str, Any] = {"layer": place.layer, "site": self.site, "at": self.at}
+        if name.how == KEPT:  # all else is put to its mean (or to 0): then what the mean has beside it is added
+            yield KeepAxis(**at, **cut.fields(1))
+            if self.fill == "mean":
+                rest = place.mean - (place.mean @ cut.covectors[0]) * cut.moved[0]
+                length = float(np.linalg.norm(rest))
+                along = rest[None] / length if length else cut.covectors[:1]
+                yield ShiftAxis(**at, axis=along, deviations=1.0, score_sigma=length)
+        elif name.how in SHIFTS:  # as far as so many standard deviations of the axis
+            far = place.spread * float(np.linalg.norm(place.cuts["axis"].moved[0]) / np.linalg.norm(cut.moved[0]))
+            yield ShiftAxis(**at, **cut.fields(1), deviations=SHIFTS[name.how], score_sigma=far)
         else:
-            where = {**self._at(place), **cut.fields(), "dose": float(name.dose * cut.dose)}
-            yield (
-                RemoveAxis(**where)
-                if self.fill == "zero"
-                else ReplaceCoordinates(**where, values=cut.frame @ place.edited.mean)
-            )
-
-    def _kept(self, place: EditedLayer, cut: Cut) -> Iterator[Edit]:
-        """All else is put to its mean (or to 0): keep the part along the axis, then add what the mean has beside it."""
-        yield KeepAxis(**self._at(place), **cut.fields(1))
-        if self.fill == "mean":
-            mean = place.edited.mean
-            rest = mean - (mean @ cut.frame[0]) * cut.displacement[0]
-            length = float(np.linalg.norm(rest))
-            along = rest[None] / length if length else cut.frame[:1]
-            yield ShiftAxis(**self._at(place), axis=along, deviations=1.0, score_sigma=length)
-
-    def _shifted(self, place: EditedLayer, cut: Cut, deviations: float) -> Edit:
-        """As far as so many standard deviations of the axis."""
-        axis = place.axis
-        ratio = float(np.linalg.norm(axis.displacement) / np.linalg.norm(cut.displacement[0]))
-        far = float((place.rows @ axis.covector).std()) * ratio
-        return ShiftAxis(**self._at(place), **cut.fields(1), deviations=deviations, score_sigma=far)
-
-    def _at(self, place: EditedLayer) -> dict[str, Any]:
-        return {"layer": place.layer, "site": self.site, "at": self.at}
-
-
-def _principal(place: EditedLayer, n: int) -> np.ndarray:
-    return principal_axes(place.rows - place.rows.mean(axis=0), n).directions
+            at |= {**cut.fields(), "dose": float(name.dose * cut.dose)}
+            zeroed = self.fill == "zero"
+            yield RemoveAxis(**at) if zeroed else ReplaceCoordinates(**at, values=cut.covectors @ place.mean)

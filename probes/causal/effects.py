@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import count, takewhile
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -24,7 +25,9 @@ from interp.probe import Readout
 from interp.statistics.estimates import Estimates
 from interp.statistics.ratio import ratio
 from interp.statistics.resampling import bootstrap_weights
+from interp.statistics.units import counted, resampled_unit
 
+from ..measures.sample_sizes import FEW_ROWS
 from .edits import BASELINE, HOW, REMOVED, Name
 from .quantities import READOUTS
 
@@ -58,106 +61,94 @@ def resampled(rows: Float[np.ndarray, "place value_and_resamples"], why: str = "
     return replace(found, interval=np.where(is_still, np.nan, found.interval))
 
 
-@dataclass(frozen=True)
-class Effect:
-    """The effect of one intervention on one readout, and those of its controls.
-
-    `moved` is edited minus unedited of every edit, by its kind (`axis`, `control`, `random`, `top`, `matched_top`,
-    `resample`): of all prompts, then of the same resamples of them. `clusters` are those of the prompts.
-    """
-
-    on: str
-    layers: tuple[int, ...]
-    readout: str
-    unedited: float
-    moved: Mapping[str, Float[np.ndarray, "edit value_and_resamples"]]
-    clusters: Int[np.ndarray, " prompt"]
-
-    def by(self, kind: str) -> Float[np.ndarray, " value_and_resamples"]:
-        """The effect of the edits of one kind, on average; NaN where there are none."""
-        return self.moved[kind].mean(axis=0) if len(self.moved[kind]) else np.full(self.moved["axis"].shape[1], np.nan)
-
-    def beyond(self, kind: str) -> Float[np.ndarray, " value_and_resamples"]:
-        """How much more the axis does than edits of a kind do on average."""
-        return self.by("axis") - self.by(kind)
-
-    @property
-    def z(self) -> Float[np.ndarray, " value_and_resamples"]:
-        return ratio(self.beyond("control"), self.moved["control"].std(axis=0, ddof=1))
-
-    @property
-    def controls(self) -> Float[np.ndarray, " control"]:
-        return self.moved["control"][:, 0]
-
-    @property
-    def control_z(self) -> Float[np.ndarray, " control"]:
-        """Every control among the others, as the axis is among them."""
-        n, centred = len(self.controls), among_others(self.controls)
-        mean = self.controls - centred
-        square = (np.square(self.controls).sum() - np.square(self.controls)) / (n - 1)
-        deviation = np.sqrt(np.clip(square - np.square(mean), 0, None) * (n - 1) / (n - 2))
-        return np.divide(centred, deviation, out=np.zeros(n), where=deviation > 0)
-
-
-def among_others(values: Float[np.ndarray, " control"]) -> Float[np.ndarray, " control"]:
+def among_others(values: Float[np.ndarray, "control *place"]) -> Float[np.ndarray, "control *place"]:
     """Each less the mean of the others."""
-    return values - (values.sum() - values) / (len(values) - 1)
+    return values - (values.sum(axis=0) - values) / (len(values) - 1)
 
 
 @dataclass(frozen=True)
 class Effects:
     """Every readout of every intervention wherever it was read, one place each; the first is the primary one.
 
-    `is_refitted`: controls were fitted as the axis was, so that ranks among them say something.
+    `names` are the removals of the axis. `moved` is, at each place, edited minus unedited of every edit, by its kind
+    (`axis`, `control`, `random`, `top`, `matched_top`, `resample`): of all prompts, then of the same resamples of them.
+    `clusters` are those of the prompts. `is_refitted`: controls were fitted as the axis was, so that ranks among them
+    say something.
     """
 
-    found: Sequence[Effect]
+    names: Sequence[Name]
+    readouts: Sequence[str]
+    unedited: Float[np.ndarray, " place"]
+    moved: Sequence[Mapping[str, Float[np.ndarray, "_edit value_and_resamples"]]]
+    clusters: Sequence[Int[np.ndarray, " _prompt"]]
     is_refitted: bool
 
     @classmethod
     def of(cls, under: Mapping[str, Readout], n_bootstrap: int, rng: np.random.Generator) -> "Effects | None":
         """None where the axis was never removed."""
-        names = [name for name in map(Name.parse, under) if (name.subject, name.how, name.dose) == ("axis", REMOVED, 1)]
-        found = []
-        weights: dict[str, np.ndarray] = {}
-        for name in names:
+        found, weights = [], dict[str, np.ndarray]()
+        for name in map(Name.parse, under):
+            if (name.subject, name.how, name.dose) != ("axis", REMOVED, 1):
+                continue
             baseline = under[baseline_of(name)]
             if name.on not in weights:
                 weights[name.on] = bootstrap_weights(baseline["cluster"], None, n_bootstrap, rng)
-            found += [_effect(under, name, readout, weights[name.on]) for readout in READOUTS if readout in baseline]
-        return cls(found, all(_is_refit(under, name) for name in names)) if found else None
+            for readout in (readout for readout in READOUTS if readout in baseline):
+                found.append((name, readout, *_moved(under, name, readout, weights[name.on]), baseline["cluster"]))
+        if not found:
+            return None
+        names, readouts, unedited, moved, clusters = zip(*found, strict=True)
+        is_refitted = all(_is_refit(under, name) for name in names)
+        return cls(names, readouts, np.array(unedited), moved, clusters, is_refitted)
+
+    def by(self, kind: str) -> Float[np.ndarray, "place value_and_resamples"]:
+        """The effect of the edits of one kind, on average; NaN where there are none."""
+        nothing = np.full_like(self.moved[0]["axis"], np.nan)
+        return np.array([(of[kind] if len(of[kind]) else nothing).mean(axis=0) for of in self.moved])
+
+    def more_than(self, kind: str) -> Float[np.ndarray, "place value_and_resamples"]:
+        """How much more the axis does than edits of a kind do on average."""
+        return self.by("axis") - self.by(kind)
 
     @cached_property
     def controls(self) -> Float[np.ndarray, "control place"]:
-        return np.stack([e.controls for e in self.found], axis=1)
+        return np.stack([of["control"][:, 0] for of in self.moved], axis=1)
+
+    @property
+    def control_z(self) -> Float[np.ndarray, "control place"]:
+        """Every control among the others, as the axis is among them."""
+        controls, n = self.controls, len(self.controls)
+        centred, squares = among_others(controls), np.square(controls)
+        square = (squares.sum(axis=0) - squares) / (n - 1)
+        deviation = np.sqrt(np.clip(square - np.square(controls - centred), 0, None) * (n - 1) / (n - 2))
+        return np.divide(centred, deviation, out=np.zeros_like(centred), where=deviation > 0)
 
     @cached_property
     def effect(self) -> Estimates:
         """The effects as they are, beside what the controls do."""
-        made = resampled(np.array([e.by("axis") for e in self.found]), UNVARIED)
-        return made.permuted(self.controls, asks="nothing")
+        return resampled(self.by("axis"), UNVARIED).permuted(self.controls, asks="nothing")
 
     @cached_property
     def beyond(self) -> Estimates:
         """How far they go beyond what controls do on average: p of the primary one, and of all others together."""
-        made = resampled(np.array([e.beyond("control") for e in self.found]), UNVARIED)
-        others = np.array([among_others(e.controls) for e in self.found]).T
-        return made.permuted(others, np.r_[self.p[:1], self.p_family[1:]], known=0.0)
+        made = resampled(self.more_than("control"), UNVARIED)
+        return made.permuted(among_others(self.controls), np.r_[self.p[:1], self.p_family[1:]], known=0.0)
 
     @cached_property
     def z(self) -> Estimates:
-        made = resampled(np.array([e.z for e in self.found]), "all controls do the same")
-        return made.permuted(np.array([e.control_z for e in self.found]).T, asks="nothing")
+        spread = np.array([of["control"].std(axis=0, ddof=1) for of in self.moved])
+        made = resampled(ratio(self.more_than("control"), spread), "all controls do the same")
+        return made.permuted(self.control_z, asks="nothing")
 
     @cached_property
     def p(self) -> Float[np.ndarray, " place"]:
         """Two-sided, of each place by itself."""
-        return np.concatenate([self._ranked([place]) for place in range(len(self.found))])
+        return np.concatenate([self._ranked([place]) for place in range(len(self.names))])
 
     @cached_property
     def p_family(self) -> Float[np.ndarray, " place"]:
         """The same over everything but the primary readout, which has none."""
-        return np.r_[np.nan, self._ranked(range(1, len(self.found)))]
+        return np.r_[np.nan, self._ranked(range(1, len(self.names)))]
 
     def _ranked(self, places: Sequence[int]) -> Float[np.ndarray, " place"]:
         if not self.is_refitted or not len(places):
@@ -166,7 +157,10 @@ class Effects:
         return np.asarray(ranked.p)
 
 
-def _effect(under: Mapping[str, Readout], name: Name, readout: str, weights: np.ndarray) -> Effect:
+def _moved(
+    under: Mapping[str, Readout], name: Name, readout: str, weights: np.ndarray
+) -> tuple[float, dict[str, np.ndarray]]:
+    """A readout without edits, and how far each edit moves it, by kind."""
     others = {subject: str(replace(name, subject=subject)) for subject in ("top", "matched_top", "resample")}
     kinds = {
         "axis": [str(name)], "control": controls_of(under, name), "random": controls_of(under, name, "random"),
@@ -176,8 +170,7 @@ def _effect(under: Mapping[str, Readout], name: Name, readout: str, weights: np.
     unedited, *edited = readings(under, names, readout, weights)
     ends = np.cumsum([len(keys) for keys in kinds.values()])
     moved = np.split(np.array(edited) - unedited, ends[:-1])
-    clusters = under[names[0]]["cluster"]
-    return Effect(name.on, name.layers, readout, float(unedited[0]), dict(zip(kinds, moved, strict=True)), clusters)
+    return float(unedited[0]), dict(zip(kinds, moved, strict=True))
 
 
 def baseline_of(name: Name) -> str:
@@ -200,3 +193,78 @@ def _is_refit(under: Mapping[str, Readout], name: Name) -> bool:
 def _by_prompt(values: np.ndarray) -> Float[np.ndarray, " prompt"]:
     values = np.asarray(values, dtype=np.float64)
     return values if values.ndim == 1 else values.sum(axis=0)
+
+
+def estimates(
+    effects: Effects, under: Mapping[str, Readout], is_small: bool, n_rows: int, unit: str
+) -> dict[str, Estimates]:
+    """The numbers at the primary intervention: the primary effect first, then every other readout."""
+    first, found = effects.names[0], dict[str, Estimates]()
+    for place, (name, readout) in enumerate(zip(effects.names, effects.readouts, strict=True)):
+        if name.layers != first.layers or readout in found:
+            continue  # where two sets give one readout, the run's own counts
+        mine = {
+            readout: replace(effects.effect, null=None).at([place]),
+            f"{readout}_beyond_controls": effects.beyond.at([place]),
+        }
+        if place == 0:
+            mine |= {"kl_z": effects.z.at([0])} | _beside(effects) | _sizes(first, under)
+        is_few = is_small or (readout.startswith("later") and n_rows < FEW_ROWS)
+        about = about_run(effects.clusters[place], unit, is_few)
+        found |= {name: described(of, about, n=str(len(effects.controls))) for name, of in mine.items()}
+    return found
+
+
+def about_run(clusters: Int[np.ndarray, " prompt"], unit: str, is_small: bool) -> dict[str, Any]:
+    """What a number over prompts of these clusters counts, as fields of a scalar."""
+    about = counted(np.arange(len(clusters)), clusters, unit)
+    return about | {"underpowered": is_small or about["underpowered"]}
+
+
+def described(found: Estimates, about: Mapping[str, Any], **words: str) -> Estimates:
+    """With what is counted and resampled."""
+    return replace(found, about=about, words={"drawn": resampled_unit(about), **words, **found.words})
+
+
+def _beside(effects: Effects) -> dict[str, Estimates]:
+    """The primary readout beside random directions and positive controls, as far as these were run."""
+    axis, resample = effects.by("axis"), effects.by("resample")
+    rows = {
+        "kl_beyond_random": effects.more_than("random"), "top_kl": effects.by("top"),
+        "matched_top_kl": effects.by("matched_top"), "resample_kl": resample, "kl_of_resample": ratio(axis, resample),
+    }  # fmt: skip
+    found = {name: resampled(row[:1]) for name, row in rows.items() if np.isfinite(row[0, 0])}
+    if "kl_beyond_random" in found:
+        random = effects.moved[0]["random"][:, :1]
+        among = found["kl_beyond_random"].permuted(among_others(random), asks="nothing", known=0.0)
+        found["kl_beyond_random"] = replace(among, words={"n": str(len(random))})
+    return found
+
+
+def _sizes(name: Name, under: Mapping[str, Readout]) -> dict[str, Estimates]:
+    """How large the change was, in the edited tensor and in the logits, and how well the controls are matched."""
+    axis, *controls = keys = [str(name), *controls_of(under, name)]
+    sizes = {
+        "change_size": np.array([under[key]["size"].mean() for key in keys]),
+        "logit_change": np.array([logit_change(under, key) for key in keys]),
+    }
+    ratios = np.array([measured_ratio(under[key], under[axis]).mean() for key in controls])
+    words = {"low": f"{ratios.min():.3f}", "high": f"{ratios.max():.3f}"}
+    return {
+        **{name: Estimates(of[:1]).permuted(of[1:, None], asks="nothing") for name, of in sizes.items()},
+        "control_ratio": Estimates(np.array([ratios.mean()]), words=words),
+    }
+
+
+def measured_ratio(of_control: Readout, of_axis: Readout) -> np.ndarray:
+    """Removed variance of a control over that of the axis, by edited layer."""
+    return ratio(of_control["variance_share"], of_axis["variance_share"])
+
+
+def logit_change(under: Mapping[str, Readout], key: str) -> float:
+    """Mean over rows of the standard deviation over tokens of the change of log2 probability.
+
+    Logits and log probabilities differ by a constant in each row, which a standard deviation does not see.
+    """
+    baseline = under[baseline_of(Name.parse(key))]["log_p"].astype(np.float64)
+    return float((under[key]["log_p"].astype(np.float64) - baseline).std(axis=1).mean())

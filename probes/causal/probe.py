@@ -44,13 +44,20 @@ from ..measures.target import NEXT_ENTROPY, Target
 from ..programs.swaps import STREAM, Directions, Swaps, is_swap, planned_swaps, program_findings, undefined_swap
 from .axis import Axis, Kind, Split, after_removal, fit_axes, held_out, refit_axes, saved, tautology
 from .edits import BASELINE, EditedLayer, Fill, Intervention, Name, compared, on_the_run
-from .effects import Effects
-from .estimates import described, estimates
-from .notes import notes
+from .effects import Effects, described, estimates
 from .prompt_sample import PromptSample, rows_of
 from .quantities import QUANTITIES
 from .read import KL, LOSS, OUTCOME, SIZE, Later, Reader, read_labels, read_text, relative_axis
-from .tables import conditions_table, controls_table, doses_table, effects_table, later_table, matching_table, words
+from .tables import (
+    conditions_table,
+    controls_table,
+    doses_table,
+    effects_table,
+    later_table,
+    matching_table,
+    notes,
+    words,
+)
 
 N_CONTROLS = {"text": 100, "tunnel": 1000}
 SULA, MIXED = "sula", "mixed"
@@ -148,9 +155,10 @@ class Causal(Probe):
             reading = "ridge" if self.axis == "leace" else self.axis  # swaps move what is read, and nothing beside it
             axes = fit_axes(split, swaps.depths(cloud.n_layers), reading, self.scaling)
             found = {
-                depth: {AXIS: Directions(axis.covector[None], None if axis.is_orthogonal else axis.displacement[None])}
-                for depth, axis in axes.items() if axis is not None
-            }  # fmt: skip
+                depth: {AXIS: Directions(axis.covector[None], axis.displacement[None])}
+                for depth, axis in axes.items()
+                if axis is not None
+            }
             yield from swaps.conditions(base, found, self.seed)
 
     def planned(self, info: ModelInfo, n_prompts: int, *, is_text: bool) -> Iterable[Planned]:
@@ -212,12 +220,11 @@ class Causal(Probe):
         brief = Reader(np.asarray(base.rows[NEXT_ENTROPY], np.float64)[split.run_rows])
         also = (LOSS,) if base.posterior is None else (OUTCOME,)
         whole = replace(brief, also=also, later=self._later(split, intervention.layers))
-        facts = intervention.facts()
         yield Condition(str(Name(intervention.layers, BASELINE)), (), whole.needs, whole, split.run)
         n, has_heads = self._n_controls(base.prompts.is_tunnel), base.model.n_heads > 0
         names = on_the_run(intervention.layers, self._doses, n, has_heads, self.axis != "pc1")
         for name, edits in intervention.named(names):
-            reader = replace(whole if name.is_compared else brief, facts=facts.get(name.subject, {}))
+            reader = replace(whole if name.is_compared else brief, facts=intervention.facts(name.subject))
             yield Condition(str(name), edits, reader.needs, reader, split.run)
 
     def _swaps(self, base: Capture, split: Split) -> Swaps | None:

@@ -29,26 +29,25 @@ class PromptSample(Reduction):
 class _Sample(RunningState):
     def __init__(self, chosen: Int[np.ndarray, " chosen"]) -> None:
         self.chosen = chosen
-        self.kept: dict[int, list[np.ndarray]] = {}
+        self.parts: list[tuple[np.ndarray, np.ndarray]] = []
 
     def add(self, rows: np.ndarray, prompts: np.ndarray) -> None:
-        for prompt in np.intersect1d(self.chosen, prompts).tolist():
-            self.kept.setdefault(prompt, []).append(rows[prompts == prompt])
+        kept = np.isin(prompts, self.chosen)
+        self.parts.append((rows[kept], prompts[kept]))
 
     def merge(self, other: "_Sample") -> None:
-        for prompt, parts in other.kept.items():
-            self.kept.setdefault(prompt, []).extend(parts)
+        self.parts.extend(other.parts)
 
     def result(self) -> dict[str, np.ndarray]:
-        parts = {prompt: np.concatenate(self.kept[prompt]) for prompt in sorted(self.kept)}
-        counts = [len(rows) for rows in parts.values()]
-        return {"rows": np.concatenate(list(parts.values())), "prompt": np.repeat(np.array(list(parts)), counts)}
+        rows, prompts = (np.concatenate(of) for of in zip(*self.parts, strict=True))
+        order = np.argsort(prompts, kind="stable")
+        return {"rows": rows[order], "prompt": prompts[order]}
 
     def saved(self) -> dict[str, np.ndarray]:
-        return self.result() if self.kept else {}
+        return self.result() if self.parts else {}
 
     def restore(self, saved: Mapping[str, np.ndarray]) -> None:
-        self.kept = {int(p): [saved["rows"][saved["prompt"] == p]] for p in np.unique(saved.get("prompt", ()))}
+        self.parts = [(saved["rows"], saved["prompt"])] if saved else []
 
 
 def chosen_clusters(

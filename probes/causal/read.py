@@ -23,7 +23,8 @@ from jaxtyping import Float, Int
 from interp.capture import Capture
 from interp.need import Need
 from interp.probe import Readout
-from interp.statistics.ridge import absolute_penalty, ridge_axis, ridge_coefficients
+from interp.statistics.linear_readout import read_out
+from interp.statistics.ridge import absolute_penalty, ridge_axis
 from interp.statistics.units import clusters_of
 
 from ..measures.answers import Answers
@@ -172,12 +173,8 @@ def crossed(
     fold = unit % min(N_FOLDS, int(unit.max()) + 1)
     for f in np.unique(fold):
         test = fold == f
-        rest = ~test
-        mean, level = x[rest].mean(axis=0), float(y[rest].mean())
-        centred = x[rest] - mean
-        w = ridge_coefficients(centred, y[rest] - level, absolute_penalty(centred, penalty))
-        error[test] = np.square(y[test] - level - (x[test] - mean) @ w)
-        total[test] = np.square(y[test] - level)
+        told = read_out(x, y[:, None], ~test, penalty)[:, 0]
+        error[test], total[test] = np.square(y - told)[test], np.square(y - y[~test].mean())[test]
     return error, total
 
 

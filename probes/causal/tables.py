@@ -1,7 +1,8 @@
-"""The tables of the causal probe: effects, conditions, doses, controls, later layers."""
+"""The tables of the causal probe: effects, conditions, doses, controls, later layers; and the notes beside them."""
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from jaxtyping import Int
@@ -12,8 +13,7 @@ from interp.table import Table
 
 from ..measures.target import Target
 from .edits import BASELINE, HOW, REMOVED, Name
-from .effects import Effects, baseline_of, controls_of, readings
-from .estimates import logit_change, measured_ratio
+from .effects import Effects, baseline_of, controls_of, logit_change, measured_ratio, readings
 from .quantities import QUANTITIES, READOUTS
 
 RUN = "the run's prompts"
@@ -47,27 +47,37 @@ LATER = (
 )
 
 
+ALIKE = 0.2
+"""Mean squared cosine between controls above which a note says how alike they are."""
+
+_MATCHED = {
+    "refit": "axes fitted as it was, to {targets} permuted between prompts, at a dose of {dose:.2g} on average for a "
+    "change of equal size at the scored positions",
+    "direction": "single random directions tilted until they take out as much variance",
+    "subspace": "random subspaces of {dimensions} dimensions (too few single ones beside the axis are loud enough)",
+    "dose": "random directions distributed as the data at a dose of {dose:.2g} on average, for a change of equal norm "
+    "(nothing beside the axis is loud enough)",
+}
+
+
 def effects_table(effects: Effects) -> Table:
     """One row for each readout of each intervention."""
-    found = effects.found
-    beside = {
-        column: np.array([e.by(kind)[0] for e in found])
-        for column, kind in {"random": "random", "top_ten": "top", "resample": "resample"}.items()
-    }
     beyond, z = (replace(of, null=None, p=None) for of in (effects.beyond, effects.z))
     columns = {
-        **_where(effects), "role": np.where(np.arange(len(found)) == 0, "primary", "exploratory"),
-        "unit": np.array([READOUTS[e.readout][0] for e in found]),
-        "n_prompts": np.array([len(e.clusters) for e in found]), "unedited": np.array([e.unedited for e in found]),
-        "effect": effects.effect, "beyond": beyond, "z": z, "p": effects.p,
-        "p_family": effects.p_family, **beside,
+        **_where(effects), "role": np.where(np.arange(len(effects.names)) == 0, "primary", "exploratory"),
+        "unit": np.array([READOUTS[readout][0] for readout in effects.readouts]),
+        "n_prompts": np.array([len(clusters) for clusters in effects.clusters]), "unedited": effects.unedited,
+        "effect": effects.effect, "beyond": beyond, "z": z, "p": effects.p, "p_family": effects.p_family,
+        **{column: effects.by(kind)[:, 0]
+           for column, kind in {"random": "random", "top_ten": "top", "resample": "resample"}.items()},
     }  # fmt: skip
     return QUANTITIES.table(columns, EFFECTS)
 
 
 def _where(effects: Effects) -> dict[str, np.ndarray]:
-    of = {"layers": [words(e.layers) for e in effects.found], "on": [e.on or RUN for e in effects.found]}
-    return {name: np.array(x) for name, x in {**of, "readout": [e.readout for e in effects.found]}.items()}
+    names = effects.names
+    of = {"layers": [words(name.layers) for name in names], "on": [name.on or RUN for name in names]}
+    return {name: np.array(x) for name, x in {**of, "readout": effects.readouts}.items()}
 
 
 def controls_table(effects: Effects) -> Table:
@@ -77,7 +87,7 @@ def controls_table(effects: Effects) -> Table:
         {
             **{name: np.repeat(column, n) for name, column in _where(effects).items()},
             "control": np.tile(np.arange(n), n_places), "effect": effects.controls.T.ravel(),
-            "z": np.concatenate([e.control_z for e in effects.found]),
+            "z": effects.control_z.T.ravel(),
         },
         CONTROLS, effect="its readout's",
     )  # fmt: skip
@@ -132,29 +142,27 @@ def _moved(
 
 def matching_table(under: Mapping[str, Readout], effects: Effects, target: Target) -> Table:
     """One row for each edited layer of each intervention."""
-    rows = []
+    parts = []
     for name in _interventions(effects, "kl"):
         keys = controls_of(under, name)
-        ratios = {
-            "drawn": np.array([under[key]["ratio"] for key in keys]),
-            "measured": np.array([measured_ratio(under[key], under[str(name)]) for key in keys]),
-        }
-        for i, (layer, facts) in enumerate(zip(name.layers, under[keys[0]]["matching"], strict=True)):
-            how, k, alike, n_rejected = facts.tolist()
-            row = {
-                "layers": words(name.layers), "layer": layer, "matched_by": HOW[int(how)], "dimensions": int(k),
-                "dose": np.mean([under[key]["dose"][i] for key in keys]), "alike": alike, "rejected": int(n_rejected),
-            }  # fmt: skip
-            for of, ratio in ratios.items():
-                mine = ratio[:, i]
-                row |= {of: mine.mean(), f"{of}_lowest": mine.min(), f"{of}_highest": mine.max()}
-            rows.append(row)
-    return QUANTITIES.from_rows(rows, list(rows[0]), target.say(MATCHING))
+        how, k, alike, n_rejected = under[keys[0]]["matching"].T
+        part = {
+            "layers": np.full(len(how), words(name.layers)), "layer": np.array(name.layers),
+            "matched_by": np.array(HOW)[how.astype(int)], "dimensions": k.astype(int),
+            "dose": np.mean([under[key]["dose"] for key in keys], axis=0), "alike": alike,
+            "rejected": n_rejected.astype(int),
+        }  # fmt: skip
+        drawn = np.array([under[key]["ratio"] for key in keys])
+        measured = np.array([measured_ratio(under[key], under[str(name)]) for key in keys])
+        for of, ratio in {"drawn": drawn, "measured": measured}.items():
+            part |= {of: ratio.mean(axis=0), f"{of}_lowest": ratio.min(axis=0), f"{of}_highest": ratio.max(axis=0)}
+        parts.append(part)
+    return QUANTITIES.stacked(parts, target.say(MATCHING))
 
 
 def _interventions(effects: Effects, readout: str) -> list[Name]:
     """The removals under which this was read on the run's prompts."""
-    return [Name(e.layers, "axis") for e in effects.found if e.readout == readout and not e.on]
+    return [name for name, of in zip(effects.names, effects.readouts, strict=True) if of == readout and not name.on]
 
 
 def later_table(under: Mapping[str, Readout], effects: Effects, target: Target) -> Table | None:
@@ -181,3 +189,39 @@ def _later_r2(read: Readout) -> np.ndarray:
 
 def words(layers: tuple[int, ...]) -> str:
     return ", ".join(map(str, layers))
+
+
+def notes(
+    effects: Effects | None, under: Mapping[str, Readout], matching: Table | None, targets: str
+) -> tuple[str, ...]:
+    """How controls were matched, what dose 0 did, and what could not be read."""
+    if effects is None or matching is None:
+        return ("The model was not run under edits: there is nothing to say about use.",)
+    said = [_matching(row, targets) for row in matching.rows()]
+    largest, n = dose_zero(under)
+    said.append(f"Dose 0: the largest KL is {largest:g} bits in {n} conditions.")
+    if "later_r2" not in effects.readouts:
+        said.append("later_r2 is left out: no later layer of the site, or nothing varies there.")
+    read_on = {name.on for name in effects.names}
+    if "sula" in read_on:
+        said.append("slope and sula_kl: on SULA prompts (condition main), edited with the same axes and controls.")
+    if "mixed" in read_on:
+        said.append("loss: on the prompts `mixed`, edited with the same axes and controls.")
+    return tuple(said)
+
+
+def dose_zero(under: Mapping[str, Readout]) -> tuple[float, int]:
+    """The largest KL of any prompt at dose 0 (bits; anything but 0 is an edit that acts unasked), and of how many."""
+    still = [under[key] for key in under if (name := Name.parse(key)).dose == 0 and name.how == REMOVED]
+    return max((float(np.abs(read["kl"]).max()) for read in still), default=float("nan")), len(still)
+
+
+def _matching(row: Mapping[str, Any], targets: str) -> str:
+    how = _MATCHED[row["matched_by"]].format(dimensions=row["dimensions"], dose=row["dose"], targets=targets)
+    text = (
+        f"Controls at layer {row['layer']} (of {row['layers']}): {how}; variance ratio over all edited positions "
+        f"{row['measured_lowest']:.3f} to {row['measured_highest']:.3f}, {row['rejected']} draws rejected."
+    )
+    if row["alike"] > ALIKE:
+        text += f" They resemble one another (mean squared cosine {row['alike']:.2f}): the null is narrow."
+    return text

@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Float
 
 from interp.capture import Capture
-from interp.information import entropy_bits, kl_bits
+from interp.information import entropy_bits, kl_bits, restricted, total_variation
 from interp.need import Need
 from interp.reductions import PromptMean
 from interp.statistics.estimates import Estimates
@@ -78,12 +78,9 @@ def errors(capture: Capture, final: Capture) -> dict[str, Float[np.ndarray, " pr
     units = _units(final)
     found: dict[str, np.ndarray] = {}
     if capture.posterior is not None:
-        p = np.exp2(capture[OUTCOMES].astype(np.float64))
-        restricted = p / p.sum(axis=1, keepdims=True)
-        miss = np.abs(entropy_bits(restricted) - entropy_bits(capture.posterior))
-        found = {"entropy_error": miss, "kl": _kl(capture)}
-    now, end = (np.exp2(x[NEXT].astype(np.float64)) for x in (capture, final))
-    found["output"] = np.abs(now - end).sum(axis=1) / 2
+        miss = entropy_bits(np.exp2(restricted(capture[OUTCOMES]))) - entropy_bits(capture.posterior)
+        found = {"entropy_error": np.abs(miss), "kl": _kl(capture)}
+    found["output"] = total_variation(*(np.exp2(x[NEXT].astype(np.float64)) for x in (capture, final)))
     found = {name: units.means(rows[None])[:, 0] for name, rows in found.items()}
     if capture.prompts.is_text:
         found["loss"] = _losses(capture, units)

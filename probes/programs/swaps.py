@@ -13,12 +13,13 @@ random ones of the same number (null).
 Source: Geiger et al. 2021 (arXiv 2106.02997) for interchange interventions and their accuracy.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, Shaped
 
 from interp.capture import Capture, Mechanism, ModelInfo
 from interp.edits import ReplaceCoordinates
@@ -92,12 +93,22 @@ class Directions:
     covectors: Float[np.ndarray, "axis feature"]
     displacements: Float[np.ndarray, "axis feature"] | None = None
 
-    def edit(self, depth: int, points: Float[np.ndarray, "row feature"]) -> ReplaceCoordinates:
-        """Put the coordinates of these points in the place of the model's."""
+    @property
+    def moved(self) -> Float[np.ndarray, "axis feature"]:
+        """Along what activations move when coordinates do."""
+        return self.covectors if self.displacements is None else self.displacements
+
+    def fields(self, n_axes: int | None = None) -> dict[str, Any]:
+        """The first of them (None: all), as fields of an edit."""
+        axis, moved = self.covectors[:n_axes], self.moved[:n_axes]
+        is_one = np.array_equal(axis, moved)
+        return {"axis": axis} | ({} if is_one else {"metric": "z-scored", "displacement": moved})
+
+    def given(self, depth: int, points: Float[np.ndarray, "row feature"]) -> ReplaceCoordinates:
+        """The edit that puts the coordinates of these points in the place of the model's."""
         return ReplaceCoordinates(
-            layer=depth, site="resid", axis=self.covectors, values=points @ self.covectors.T, at="scored",
-            metric="raw" if self.displacements is None else "z-scored", displacement=self.displacements,
-        )  # fmt: skip
+            layer=depth, site="resid", values=points @ self.covectors.T, at="scored", **self.fields()
+        )
 
 
 @dataclass(frozen=True)
@@ -145,26 +156,25 @@ class Swaps:
                       for k in sizes for i in range(n_random)}  # fmt: skip
             named = {**of_depth, **stated, **{f"{_OTHER}{name}": one for name, one in others.items()}, **random}
             for name, directions in named.items():
-                edit = directions.edit(depth, points)
+                edit = directions.given(depth, points)
                 label = f"{_PREFIX}|{depth}|{name}|{len(directions.covectors)}"
                 yield Condition(label, (edit,), (OUTPUT,), _answers, self.prompts)
 
 
 @dataclass(frozen=True)
 class Swapped:
-    """What one swap did, by sequence: share of answers as the program computes them, and share that are unchanged."""
+    """What every swap did: share of answers as the program computes them, and share that are unchanged, by sequence.
 
-    depth: int
-    directions: str
-    n_directions: int
-    by_unit: Float[np.ndarray, " unit"]
-    kept: Float[np.ndarray, " unit"]
-    should_move: float
-    random: Float[np.ndarray, " draw"]
+    `random` are the accuracies of random directions of the same number at the same depth.
+    """
 
-    @property
-    def accuracy(self) -> float:
-        return float(self.by_unit.mean())
+    depth: Int[np.ndarray, " swap"]
+    directions: Shaped[np.ndarray, " swap"]
+    n_directions: Int[np.ndarray, " swap"]
+    by_unit: Float[np.ndarray, "swap unit"]
+    kept: Float[np.ndarray, "swap unit"]
+    should_move: Float[np.ndarray, " swap"]
+    random: Sequence[Float[np.ndarray, " draw"]]
 
 
 def planned_swaps(info: ModelInfo, n_prompts: int) -> Iterator[Planned]:
@@ -180,38 +190,34 @@ def is_swap(name: str) -> bool:
     return name.startswith(f"{_PREFIX}|")
 
 
-def swapped(base: Capture, under: Mapping[str, Readout], swaps: Swaps) -> list[Swapped]:
+def swapped(base: Capture, under: Mapping[str, Readout], swaps: Swaps) -> Swapped:
     """Every swap that was run, compared with the program."""
     assert base.posterior is not None, "a program knows its answers"
-    read = {tuple(name.split("|")[1:]): under[name]["answer"] for name in under if is_swap(name)}
     shape = len(swaps.prompts), -1
-    rows = _rows_of(base, swaps.prompts)
-    own = np.asarray(base.posterior)[rows].argmax(axis=1).reshape(shape)
+    read = {tuple(name.split("|")[1:]): under[name]["answer"].reshape(shape) for name in under if is_swap(name)}
+    own = np.asarray(base.posterior)[_rows_of(base, swaps.prompts)].argmax(axis=1).reshape(shape)
     tokens = {p: np.array(base.prompts.prompts[p].token_ids) for p in swaps.prompts.tolist()}
     mine, theirs = (np.array([tokens[p] for p in chosen.tolist()]) for chosen in (swaps.prompts, swaps.sources))
     scored = np.array(base.prompts.prompts[0].scored)
-    exact: dict[tuple[str, int], np.ndarray] = {}
 
-    def by_unit(answer: np.ndarray, variable: str, depth: int) -> np.ndarray:
-        if (variable, depth) not in exact:
-            exact[variable, depth] = swaps.mechanism.swapped(variable, depth, mine, theirs, scored)
-        return (answer.reshape(shape) == exact[variable, depth]).mean(axis=1)
+    @cache
+    def exact(variable: str, depth: int) -> np.ndarray:
+        return swaps.mechanism.swapped(variable, depth, mine, theirs, scored)
 
-    found = []
-    for (at, name, size), answer in read.items():
-        if name.startswith(f"{RANDOM} "):
-            continue
-        depth, variable = int(at), _variable(name) or swaps.variable
-        random = [by_unit(read[key], swaps.variable, depth).mean() for key in read
-                  if key[0] == at and key[1].startswith(f"{RANDOM} {size} ")]  # fmt: skip
-        found.append(
-            Swapped(
-                depth, name, int(size), by_unit(answer, variable, depth),
-                (answer.reshape(shape) == own).mean(axis=1), float((exact[variable, depth] != own).mean()),
-                np.array(random),
-            )
-        )  # fmt: skip
-    return found
+    keys = [key for key in read if not key[1].startswith(f"{RANDOM} ")]
+    random = [
+        np.array([(read[at, name, k] == exact(swaps.variable, int(depth))).mean(axis=1).mean()
+                  for at, name, k in read if at == depth and name.startswith(f"{RANDOM} {size} ")])
+        for depth, _, size in keys
+    ]  # fmt: skip
+    depths, directions, sizes = (np.array(of) for of in zip(*keys, strict=True)) if keys else [np.empty(0, str)] * 3
+    expected = [exact(_variable(name) or swaps.variable, int(depth)) for depth, name, _ in keys]
+    by_unit = [(read[key] == answers).mean(axis=1) for key, answers in zip(keys, expected, strict=True)]
+    return Swapped(
+        depths.astype(int), directions, sizes.astype(int), np.array(by_unit),
+        np.array([(read[key] == own).mean(axis=1) for key in keys]),
+        np.array([(answers != own).mean() for answers in expected]), random,
+    )  # fmt: skip
 
 
 def program_findings(
@@ -227,11 +233,11 @@ def program_findings(
         return {}, undefined_swap(f"{target.words} is no variable that the program holds in its residual stream")
     if not swaps.depths(base.model.n_layers + 1):
         return {}, undefined_swap(f"nothing reads {target.words} at any depth: it is written and read inside one block")
-    found = swapped(base, under, swaps)
-    if not found:
+    if not any(map(is_swap, under)):
         return {}, undefined_swap("the model was not run under edits, or no direction could be fitted")
-    accuracy, depth = _accuracy(found, swaps.clusters, n_bootstrap), found[0].depth
-    place = {s.directions: i for i, s in enumerate(found) if s.depth == depth}
+    found = swapped(base, under, swaps)
+    accuracy, depth = _accuracy(found, swaps.clusters, n_bootstrap), int(found.depth[0])
+    place = {str(found.directions[i]): int(i) for i in np.flatnonzero(found.depth == depth)}
     asked = {name: (FOUND, directions) for directions, name in names.items()}
     asked["interchange_accuracy_stated"] = IS_STATED, STATED
     made = {
@@ -239,15 +245,13 @@ def program_findings(
         for name, (quantity, directions) in asked.items() if directions in place
     }  # fmt: skip
     others = {i: variable for directions, i in place.items() if (variable := _variable(directions))}
-    inert = [found[i].kept for i, variable in others.items() if not swaps.mechanism.is_read(variable, depth)]
+    inert = [i for i, variable in others.items() if not swaps.mechanism.is_read(variable, depth)]
     if inert:
-        kept = _mean(np.mean(inert, axis=0)[None], swaps.clusters, n_bootstrap)
+        kept = mean_estimates(found.kept[inert].mean(axis=0)[None], swaps.clusters, n_bootstrap, "sequence")
         made["inert_kept"] = INERT.filled(depth=str(depth)).scalar(kept)
     columns = {
-        "depth": np.array([s.depth for s in found]), "directions": np.array([s.directions for s in found]),
-        "n_directions": np.array([s.n_directions for s in found]),
-        "should_move": np.array([s.should_move for s in found]),
-        "kept": np.array([s.kept.mean() for s in found]), "accuracy": accuracy,
+        **{name: getattr(found, name) for name in ("depth", "directions", "n_directions", "should_move")},
+        "kept": found.kept.mean(axis=1), "accuracy": accuracy,
     }  # fmt: skip
     return {"program_swaps": Quantities({"accuracy": FOUND}, _COLUMNS).table(columns, SWAPS)}, made
 
@@ -270,27 +274,29 @@ def _variable(directions: str) -> str | None:
     return directions.removeprefix(_OTHER) if directions.startswith(_OTHER) else None
 
 
-def _mean(
-    by_unit: Float[np.ndarray, "swap unit"], clusters: Int[np.ndarray, " unit"], n_bootstrap: int, **words: Any
-) -> Estimates:
-    """Means over sequences, one place a swap, whole clusters resampled."""
+def mean_estimates(
+    by_unit: Float[np.ndarray, "swap unit"], clusters: Int[np.ndarray, " unit"], n_bootstrap: int, unit: str,
+    **words: Any,
+) -> Estimates:  # fmt: skip
+    """Means over units, one place a swap, whole clusters resampled."""
     bounds = [mean_bounds(mine, clusters, n_bootstrap) or (np.nan, np.nan) for mine in by_unit]
-    about = counted(np.arange(len(clusters)), clusters, "sequence")
+    about = counted(np.arange(len(clusters)), clusters, unit)
     words = {"drawn": resampled_unit(about), **words}
     about["underpowered"] = len(np.unique(clusters)) < FEW_PAIRS
     return Estimates(by_unit.mean(axis=1), np.array(bounds).T, about=about, words=words)
 
 
-def _accuracy(found: list[Swapped], clusters: Int[np.ndarray, " unit"], n_bootstrap: int) -> Estimates:
+def _accuracy(found: Swapped, clusters: Int[np.ndarray, " unit"], n_bootstrap: int) -> Estimates:
     """Of every swap, compared with random directions of the same number, where there are such."""
-    null, p = np.full((3, len(found)), np.nan), np.full(len(found), np.nan)
-    for i, s in enumerate(found):
-        if len(s.random):
-            by_chance = null_from_draws("", s.random)
-            null[:, i] = by_chance.value, *by_chance.band
-            p[i] = (1 + (s.random >= s.accuracy).sum()) / (1 + len(s.random))
     words = {
-        "depth": [str(s.depth) for s in found], "moved": [f"{s.should_move:.0%}" for s in found],
-        "n": [f"{s.n_directions} direction{'s' * (s.n_directions > 1)}" for s in found],
+        "depth": found.depth.astype(str).tolist(), "moved": [f"{share:.0%}" for share in found.should_move],
+        "n": [f"{n} direction{'s' * (n > 1)}" for n in found.n_directions.tolist()],
     }  # fmt: skip
-    return _mean(np.stack([s.by_unit for s in found]), clusters, n_bootstrap, **words).against(null, p)
+    accuracy = mean_estimates(found.by_unit, clusters, n_bootstrap, "sequence", **words)
+    null, p = np.full((3, len(found.random)), np.nan), np.full(len(found.random), np.nan)
+    for i, draws in enumerate(found.random):
+        if len(draws):
+            by_chance = null_from_draws("", draws)
+            null[:, i] = by_chance.value, *by_chance.band
+            p[i] = (1 + (draws >= accuracy.value[i]).sum()) / (1 + len(draws))
+    return accuracy.against(null, p)

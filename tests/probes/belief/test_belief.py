@@ -6,8 +6,13 @@ import numpy as np
 import pytest
 from interp.probes.belief.clusters import MAX_ROWS, MIN_ROWS, Clusters, dimensions_for, gather, make_clusters
 from interp.probes.belief.estimates import (
+    MIXED_IN,
+    Scores,
     baseline_estimate,
+    decoded,
+    output_distance,
     score_estimates,
+    scores,
     selectivity_estimates,
     silhouette_estimates,
     subspace_estimates,
@@ -24,7 +29,6 @@ from interp.probes.belief.readout import (
     random_subspace_r2,
     read_belief,
 )
-from interp.probes.belief.scores import MIXED_IN, Scores, decoded, output_distance, scores
 from interp.probes.belief.tables import decoded_table
 from interp.probes.belief.target import ExactBelief, nearest_on_simplex
 from interp.probes.measures.cloud import Cloud
@@ -289,12 +293,9 @@ def test_the_projection_is_the_nearest_point_of_the_simplex():
 def told(predicted, position):
     """A reading that holds predictions alone; the mean belief is uniform."""
     n = predicted.shape[1]
-    empty, nothing = np.zeros(0), np.zeros((0, n))
-    shares, control, vectors = Shares(empty, nothing, nothing, nothing), np.zeros((0, 0)), np.zeros((n, 0))
-    uniform = np.full_like(predicted, 1 / n)
-    return Reading(
-        shares, shares, predicted, position, uniform, empty, control, control, empty, vectors, vectors, empty, 1.0
-    )
+    empty, vectors, sums = np.zeros(0), np.zeros((n, 0)), np.zeros((0, 1, n))
+    shares, uniform = Shares(empty, np.zeros((0, n)), sums, sums), np.full_like(predicted, 1 / n)
+    return Reading(shares, shares, predicted, position, uniform, empty, vectors, vectors, empty, 1.0)
 
 
 def test_scores_equal_their_definitions():
@@ -413,14 +414,9 @@ def made_reading(setting):
     points, belief, _ = planted(n=60)
     _, other = setting_of(points, belief)
     reading = read_belief(points, other, rng)
-    errors, totals = rng.uniform(0.1, 1, (4, 3)), rng.uniform(1, 2, (4, 3))
-    kept = Shares(np.array([0.5, 0.1, 0.2]), np.zeros((3, 3)), errors, totals)
-    beyond = Shares(np.array([0.5, 0.1, 0.2]), np.zeros((3, 3)), errors / 9, totals / 3)
-    return replace(
-        reading, kept=kept, beyond=beyond, control_r2=np.array([0.1, 0.0, 0.3]),
-        control_errors=rng.uniform(0.5, 1, (4, 3)), control_totals=rng.uniform(1, 2, (4, 3)),
-        subspace_r2=np.array([0.1, 0.2, 0.6]),
-    )  # fmt: skip
+    errors, totals = rng.uniform(0.1, 1, (4, 1 + N_CONTROLS, 3)), rng.uniform(1, 2, (4, 1 + N_CONTROLS, 3))
+    kept = Shares(np.array([0.5, 0.1, 0.0, 0.3, 0.2, 0.4, 0.1, 0.2]), np.zeros((8, 3)), errors, totals)
+    return replace(reading, kept=kept, subspace_r2=np.array([0.1, 0.2, 0.6]))
 
 
 def normal(value, replicates):
@@ -432,16 +428,15 @@ def test_selectivity_is_the_share_above_that_of_control_tasks():
     setting = made_setting()
     reading = made_reading(setting)
     found = selectivity_estimates([reading], setting)
-    assert found.value == pytest.approx(0.5 - 0.4 / 3)
+    assert found.value == pytest.approx(0.5 - 0.2)
     drawn = []
     for w in setting.weights:
-        own = 1 - (w @ reading.kept.errors).sum() / (w @ reading.kept.totals).sum()
-        others = 1 - (w @ reading.control_errors) / (w @ reading.control_totals)
-        drawn.append(own - others.mean())
+        left = (w @ reading.kept.errors.sum(axis=2)) / (w @ reading.kept.totals.sum(axis=2))
+        drawn.append((1 - left[0]) - (1 - left[1:]).mean())
     assert tuple(found.interval[:, 0]) == normal(found.value[0], drawn)
-    # each control task less the mean of the two others
-    null = np.array([0.1 - 0.15, 0.0 - 0.2, 0.3 - 0.05])
-    half = stats.t.ppf(0.975, 2) * null.std(ddof=1) * np.sqrt(4 / 3)
+    # each control task less the mean of the others
+    null = np.array([0.1 - 0.225, 0.0 - 0.25, 0.3 - 0.175, 0.2 - 0.2, 0.4 - 0.15])
+    half = stats.t.ppf(0.975, 4) * null.std(ddof=1) * np.sqrt(6 / 5)
     assert found.null[:, 0] == pytest.approx([null.mean(), -half, half], abs=1e-12)
 
 

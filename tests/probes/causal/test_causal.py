@@ -8,9 +8,9 @@ from interp.probes.causal.axis import Split, fit_axis, fit_together, refit_axes,
 from interp.probes.causal.controls import Edited, refitted_controls
 from interp.probes.causal.edits import BASELINE, HOW, Name
 from interp.probes.causal.effects import Effects, readings
-from interp.probes.causal.notes import ALIKE, dose_zero, notes
 from interp.probes.causal.probe import Causal
 from interp.probes.causal.read import KL, LOSS, OUTCOME, SIZE, Reader, crossed, read_labels, relative_axis
+from interp.probes.causal.tables import ALIKE, dose_zero, notes
 from interp.probes.measures.cloud import Cloud
 from interp.probes.measures.permutations import permutations_within
 from scipy import stats
@@ -300,18 +300,19 @@ def test_effect_z_and_rank():
     under = made_up(values)
     under[str(Name((1,), "top"))] = made_up([7.0])[str(Name((1,), "axis"))]
     effects = Effects.of(under, 200, rng())
-    kl, r2 = effects.found
+    assert effects.readouts == ("kl", "later_r2")
     shift = 1 + 0.1 * rng(5).normal(size=12).mean()
-    assert effects.effect.value[0] == pytest.approx(9 * shift) and kl.unedited == 0
+    assert effects.effect.value[0] == pytest.approx(9 * shift) and effects.unedited[0] == 0
     assert effects.z.value[0] == pytest.approx((9 - np.mean(values[1:])) / np.std(values[1:], ddof=1))
     assert effects.p[0] == 1 / 20 and effects.beyond.value[0] == pytest.approx(6 * shift)
     low, high = tuple(effects.effect.interval[:, 0])
     assert low < effects.effect.value[0] < high and high - low == pytest.approx(4 * 9 * 0.1 / np.sqrt(12), rel=0.4)
-    assert kl.by("top")[0] == pytest.approx(7 * shift)
-    for i, z in enumerate(kl.control_z):
-        others = np.delete(kl.controls, i)
-        assert z == pytest.approx((kl.controls[i] - others.mean()) / others.std(ddof=1))
-    assert effects.effect.value[1] == pytest.approx(-0.9) and r2.unedited == pytest.approx(0.9), "both layers"
+    assert effects.by("top")[0, 0] == pytest.approx(7 * shift)
+    kl = effects.controls[:, 0]
+    for i, z in enumerate(effects.control_z[:, 0]):
+        others = np.delete(kl, i)
+        assert z == pytest.approx((kl[i] - others.mean()) / others.std(ddof=1))
+    assert effects.effect.value[1] == pytest.approx(-0.9) and effects.unedited[1] == pytest.approx(0.9), "both layers"
     assert np.isnan(tuple(effects.effect.interval[:, 1])).all(), "no resample differs"
     assert np.isnan(effects.p_family[0]) and effects.p_family[1] == effects.p[1]
     assert effects.beyond.p.tolist() == [effects.p[0], effects.p_family[1]] and effects.beyond.n_draws == 19
@@ -339,9 +340,10 @@ def test_whole_clusters_of_whole_interventions_are_resampled():
     under = {name: read | {"cluster": np.repeat([0, 1], 6)} for name, read in made_up([9.0, 1.0, 3.0, 2.0]).items()}
     for name in (Name((1,), "axis", dose=0.5), Name((1,), "axis", "kept")):
         under[str(name)] = under[str(Name((1,), "axis"))]
-    found = Effects.of(under, 400, rng()).found
+    found = Effects.of(under, 400, rng())
     halves = 9 * (1 + 0.1 * rng(5).normal(size=12)).reshape(2, 6).mean(axis=1)
-    assert set(found[0].by("axis").round(9)) == {*halves.round(9), round(float(halves.mean()), 9)} and len(found) == 2
+    every = {*halves.round(9), round(float(halves.mean()), 9)}
+    assert set(found.by("axis")[0].round(9)) == every and len(found.names) == 2
 
 
 def matching(how, alike):
@@ -363,7 +365,7 @@ def test_a_note_says_how_controls_were_matched_and_when_they_are_alike(alike, is
     assert said[1] == "Dose 0: the largest KL is nan bits in 0 conditions."
     assert len(said) == 2, "later_r2 was read, and neither SULA nor ordinary text"
     assert "change of equal norm" in notes(found, under, matching("dose", 0.1), "entropies")[0]
-    primary = replace(found, found=found.found[:1])
+    primary = replace(found, names=found.names[:1], readouts=found.readouts[:1])
     assert any("later_r2 is left out" in note for note in notes(primary, under, matching("dose", 0.1), "entropies"))
 
 

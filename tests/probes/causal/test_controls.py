@@ -6,7 +6,7 @@ from interp.probes.causal import controls as causal_controls
 from interp.probes.causal.axis import Axis, Split, held_out
 from interp.probes.causal.controls import Edited, alikeness, gaussian_directions, random_controls
 from interp.probes.causal.edits import EditedLayer, Intervention, Name, on_the_run
-from interp.probes.causal.effects import Effect, resampled
+from interp.probes.causal.effects import Effects, resampled
 from interp.probes.causal.probe import Causal
 from interp.probes.causal.prompt_sample import PromptSample, chosen_clusters, keys, rows_of
 from interp.probes.measures.cloud import Cloud
@@ -177,7 +177,7 @@ def test_every_condition_leaves_what_it_says(source, before, fill, is_oblique):
     near(Name((1,), "axis", "+1 sd"), before + spread * axis.displacement)
     near(Name((1,), "axis", "−1 sd"), before - spread * axis.displacement)
     for i in (0, 19):
-        frame, dose = place.matched.frames[i], place.matched.dose[i]
+        frame, dose = place.cuts[f"control {i}"].covectors, place.cuts[f"control {i}"].dose
         near(Name((1,), f"control {i}"), before - dose * (before - to) @ frame.T @ frame)
         near(Name((1,), f"control {i}", "kept"), to + np.outer((before - to) @ frame[0], frame[0]))
     up = found[str(Name((1,), "control 0", "+1 sd"))] - before
@@ -187,7 +187,8 @@ def test_every_condition_leaves_what_it_says(source, before, fill, is_oblique):
     top = np.linalg.svd(before - before.mean(axis=0), full_matrices=False)[2][:10]
     near(Name((1,), "top"), before - (before - to) @ top.T @ top)
     near(Name((1,), "principal 3"), before - (before - to) @ top[2:3].T @ top[2:3])
-    near(Name((1,), "gaussian 5"), before - np.outer((before - to) @ place.gaussian[5], place.gaussian[5]))
+    along = place.cuts["gaussian 5"].covectors
+    near(Name((1,), "gaussian 5"), before - (before - to) @ along.T @ along)
     near(Name((1,), "resample"), before)
 
 
@@ -244,7 +245,7 @@ def test_conditions_are_counted_before_they_are_made(doses, n_controls, has_head
     intervention = Intervention([place], "v", "all", "mean", (0, 1) if has_heads else (), 2)
     names = list(on_the_run((0,), doses, n_controls, has_heads, is_refitted))
     assert [name for name, _ in intervention.named(names)] == names and len({*map(str, names)}) == len(names)
-    assert {*intervention.cuts} | ({"resample"} if has_heads else set()) == {name.subject for name in names}
+    assert {*place.cuts} | ({"resample"} if has_heads else set()) == {name.subject for name in names}
     of_controls = min(n_controls, 20) * (sum(dose != 1 for dose in doses) + 3)
     n_whole = 1 + n_controls + 2 + has_heads + is_refitted * min(n_controls, 40)
     assert sum(name.is_compared for name in names) == n_whole
@@ -255,34 +256,40 @@ def test_how_near_other_directions_are_to_the_axis_is_known_before_they_are_run(
     rows = rng(13).normal(size=(60, 8)) * np.linspace(0.5, 4, 8)
     a = np.ones(8) / np.sqrt(8)
     places = [EditedLayer.of(layer, Axis(a, a, 0.0), rows, rows, [], "mean", 4, 0) for layer in (0, 1)]
-    facts = Intervention(places, "v", "all", "mean", (), 2).facts()
+    facts = Intervention(places, "v", "all", "mean", (), 2).facts
     first = np.linalg.svd(rows - rows.mean(axis=0))[2]
+    matched, gaussian = [], []
+    for layer in (0, 1):
+        edited, drawn = Edited.of(rows, "mean"), rng([0, 1, layer])
+        matched.append(random_controls(edited, Axis(a, a, 0.0), 4, drawn))
+        gaussian.append(gaussian_directions(edited, 4, drawn))
     for i in range(5):
-        np.testing.assert_allclose(facts[f"principal {i + 1}"]["overlap"], [abs(first[i] @ a)] * 2)
+        np.testing.assert_allclose(facts(f"principal {i + 1}")["overlap"], [abs(first[i] @ a)] * 2)
     for i in range(4):
-        np.testing.assert_allclose(facts[f"gaussian {i}"]["overlap"], [abs(p.gaussian[i] @ a) for p in places])
-        np.testing.assert_array_equal(facts[f"control {i}"]["ratio"], [p.matched.ratio[i] for p in places])
-        np.testing.assert_array_equal(facts[f"control {i}"]["dose"], [p.matched.dose[i] for p in places])
-    matching = facts["control 0"]["matching"]
-    np.testing.assert_allclose(matching, [[0, 1, p.matched.alike, p.matched.n_rejected] for p in places])
+        np.testing.assert_allclose(facts(f"gaussian {i}")["overlap"], [abs(u[i] @ a) for u in gaussian])
+        np.testing.assert_array_equal(facts(f"control {i}")["ratio"], [m.ratio[i] for m in matched])
+        np.testing.assert_array_equal(facts(f"control {i}")["dose"], [m.dose[i] for m in matched])
+    matching = facts("control 0")["matching"]
+    np.testing.assert_allclose(matching, [[0, 1, m.alike, m.n_rejected] for m in matched])
+    assert facts("resample") == facts("top") == {}
 
 
 def effect(axis, *controls):
     """Each a value and its resamples."""
     moved = {"axis": np.array([axis], dtype=np.float64), "control": np.array(controls, dtype=np.float64)}
-    return Effect("", (0,), "kl", 0.0, moved, np.arange(4))
+    return Effects([Name((0,), "axis")], ["kl"], np.zeros(1), [moved], [np.arange(4)], True)
 
 
 def test_resamples_measure_beyond_the_controls_and_have_no_z_without_spread():
-    found = effect([5.0, 4.0, 5.0, 50.0], [1, 1, 2, 2], [2, 2, 3, 2], [3, 3, 1, 2])
-    assert found.z[:3] == pytest.approx([3.0, 2.0, 3.0]) and np.isnan(found.z[3]), "no spread to be measured in"
-    bounds = tuple(resampled(found.z[None]).interval[:, 0])
+    z = effect([5.0, 4.0, 5.0, 50.0], [1, 1, 2, 2], [2, 2, 3, 2], [3, 3, 1, 2]).z
+    assert z.value == pytest.approx([3.0])
+    bounds = tuple(z.interval[:, 0])  # the last resample has no spread to be measured in
     assert bounds == pytest.approx(np.quantile([2.0, 3.0], [0.025, 0.975]), abs=0.03) and bounds[1] == 3.0
-    alike = effect([5.0, 4.0, 3.0], [2, 2, 2], [2, 2, 2])
-    assert np.isnan(alike.z).all() and np.isnan(resampled(alike.z[None]).interval).all()
+    alike = effect([5.0, 4.0, 3.0], *[[2, 2, 2]] * 3).z
+    assert np.isnan(alike.value).all() and np.isnan(alike.interval).all()
     found = effect([5.0, 4.0, 5.0, 7.0], [2, 1.5, 2, 3], [3, 2.5, 3, 3])
-    assert found.beyond("control") == pytest.approx([2.5, 2.0, 2.5, 4.0])
-    beyond = resampled(found.beyond("control")[None])
+    assert found.more_than("control")[0] == pytest.approx([2.5, 2.0, 2.5, 4.0])
+    beyond = found.beyond
     assert beyond.value == [2.5] and tuple(beyond.interval[:, 0]) == pytest.approx(
         np.quantile([2.0, 2.5, 4.0], [0.025, 0.975])
     )
