@@ -14,7 +14,17 @@ import numpy as np
 
 from interp.errors import InterpError
 from interp.findings import ALPHA, Control, Findings, Scalar
-from interp.formatting import DASH, MILLIONTHS, is_tiny, near_zero_as_zero, p_equals, plural, short, short_name, with_unit
+from interp.formatting import (
+    DASH,
+    MILLIONTHS,
+    is_tiny,
+    near_zero_as_zero,
+    p_equals,
+    plural,
+    short,
+    short_name,
+    with_unit,
+)
 from interp.probe import Question, Sentences
 from interp.records.headlines import Headline, headlines
 from interp.records.labels import NO_FIRST, clause

@@ -234,6 +234,7 @@ def test_the_command_line_says_what_it_left_out_and_runs_the_rest(folder, tmp_pa
     settings = ["site=resid", "n_permutations=19", "n_null=20", "n_bootstrap=20"]
     result = CliRunner().invoke(app, [*words, *(x for s in settings for x in ("--set", f"manifold.{s}"))])
     assert result.exit_code == 0, result.output
-    assert "report.html" in result.output and "left out, as they read what this model or these prompts do not have; " in result.output
+    assert "report.html" in result.output
+    assert "left out, as they read what this model or these prompts do not have; " in result.output
     refused = CliRunner().invoke(app, ["run", "--model", str(folder), "--out", str(tmp_path / "no")])
     assert isinstance(refused.exception, UsageError) and "manifold.site=resid" in str(refused.exception)
