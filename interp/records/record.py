@@ -66,8 +66,17 @@ class RunRecord(Answering, Mapping[str, Findings]):
 
     @property
     def cautions(self) -> list[str]:
-        """What whoever reads a number has to know of the prompts: that there are far fewer clusters than prompts."""
-        told, read = [], [self.prompts, *self.prompts.get("others", ())]
+        """What a reader of its numbers has to know: how the model was changed, and that clusters are few."""
+        model, window = self.model, self.spec.get("attention_window")
+        edits = ", ".join(dict.fromkeys(str(edit.get("kind")) for edit in self.spec.get("edits") or ()))
+        changes = [
+            ("Quantised weights", "quantised", model.get("stored_as") or model.get("quantisation")),
+            (f"Adapter {model.get('adapter')}", "adapted", model.get("adapter")),
+            (f"Edits ({edits})", "edited", edits),
+            (f"Every query sees the last {window} keys only", "restricted", window),
+        ]
+        told = [f"{what}: all numbers describe the {how} model, not the original." for what, how, so in changes if so]
+        read = [self.prompts, *self.prompts.get("others", ())]
         for prompts in read:
             said = (prompts.get("clusters") or {}).get("caution", "")
             if said and len(read) > 1:

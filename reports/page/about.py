@@ -170,11 +170,11 @@ def python(record: RunRecord) -> str | None:
 
 
 def caution(record: RunRecord) -> str:
-    """What holds of every number of the record: rounded weights, arrays that nobody checked, prompts that differ."""
+    """What holds of every number of the record: arrays that nobody checked; of a comparison, how its runs differ."""
     if record.model.get("selfcheck"):
         return f"Captured by {record.spec.get('tool', 'another program')}; self-check: {record.model['selfcheck']}."
-    rounded = [f" of {run}" for run, _, kinds in _runs(record) if kinds] or [""] * bool(quantised(record))
-    said = [f"Quantised weights{of}: all numbers describe the quantised model, not the original." for of in rounded]
+    rounded = "Quantised weights of {}: all numbers describe the quantised model, not the original."
+    said = [rounded.format(run) for run, _, kinds in _runs(record) if kinds]
     settings = record.findings["comparison"].tables.get("settings") if _runs(record) else None
     if settings is not None and "prompts.hash" in settings["setting"] and _none_alike(record):
         said.append("Where runs read different prompts, numbers can differ for this reason alone.")

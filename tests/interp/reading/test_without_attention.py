@@ -49,7 +49,8 @@ def folder(tmp_path_factory):
     """An LSTM as a tunnel on the disk, its card included."""
     from interp.wind_tunnels.evaluation.checkpoint import save
     from interp.wind_tunnels.training.loop import train
-    from interp.wind_tunnels.training.plan import Recipe, TrainingPlan
+    from interp.wind_tunnels.training.plan import TrainingPlan
+    from interp.wind_tunnels.training.recipe import Recipe
 
     task, network, recipe = Bijection(V=4, L=4), Network(arch="lstm", n_layers=2, d_model=16), Recipe(n_steps=2)
     where = tmp_path_factory.mktemp("tunnels") / "bijection-lstm"
@@ -233,9 +234,7 @@ def test_the_command_line_says_what_it_left_out_and_runs_the_rest(folder, tmp_pa
     settings = ["site=resid", "n_permutations=19", "n_null=20", "n_bootstrap=20"]
     result = CliRunner().invoke(app, [*words, *(x for s in settings for x in ("--set", f"manifold.{s}"))])
     assert result.exit_code == 0, result.output
-    assert (
-        "report.html" in result.output
-        and "left out, as they read what this model or these prompts do not have; " in result.output
-    )
+    assert "report.html" in result.output
+    assert "left out, as they read what this model or these prompts do not have; " in result.output
     refused = CliRunner().invoke(app, ["run", "--model", str(folder), "--out", str(tmp_path / "no")])
     assert isinstance(refused.exception, UsageError) and "manifold.site=resid" in str(refused.exception)
