@@ -1,7 +1,7 @@
 """A loaded model: the transformers module, its tokenizer, where its parts are, and what the self-check said."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol, runtime_checkable
 
 from interp.capture import Mechanism, ModelInfo
@@ -59,6 +59,11 @@ class Model(Answering):
     card: Mapping[str, Any] | None = None
     mechanism: Mechanism | None = None
     lens: Carrying | None = None
+    kinds: frozenset[type] = field(default=frozenset(), compare=False)  # of its parts when it was loaded
+
+    def __post_init__(self) -> None:
+        if not self.kinds:
+            object.__setattr__(self, "kinds", frozenset(map(type, self.module.modules())))
 
     def __call__(self, *given: Any, **how: Any) -> NoReturn:
         raise UsageError(

@@ -11,6 +11,7 @@ from operator import attrgetter
 from typing import Any
 
 import torch
+from torch._dynamo import OptimizedModule
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from interp.errors import InterpError, ModelError, UsageError
@@ -59,7 +60,7 @@ def as_described(model: Model) -> Iterator[None]:
     parts = parts_of(model.module)
     refuse_mode(model)
     _refuse_training(model, parts)
-    _refuse_changed(model)
+    _refuse_changed(model, parts)
     with _uncompiled(parts):
         yield
 
@@ -128,11 +129,14 @@ def _drops(part: torch.nn.Module) -> bool:
     )
 
 
-def _refuse_changed(model: Model) -> None:
+def _refuse_changed(model: Model, parts: list[torch.nn.Module]) -> None:
     now, info = weights_of(*_read(model)), model.info
     changes = []
-    if now["n_parameters"] != info.n_parameters:
-        changes.append(f"it has {now['n_parameters']:,} parameters and had {info.n_parameters:,}{_resized(model)}")
+    if new := {type(part) for part in parts} - model.kinds - {OptimizedModule}:
+        named = model.module.named_modules()
+        changes = [f"its part {name} is a {type(part).__name__}" for name, part in named if type(part) in new][:1]
+    elif now["n_parameters"] != info.n_parameters:
+        changes.append(f"it has {now['n_parameters']:,} parameters and had {info.n_parameters:,}")
     changes += [
         f"its weights are {what} {now[name]} and were {what} {getattr(info, name)}"
         for name, what in (("dtype", "in"), ("device", "on"))
@@ -151,12 +155,6 @@ def _read(model: Model) -> tuple[Any, ...]:
     if model.info.text_part_of is None:
         return (model.module,)
     return attrgetter(model.family.layers.rpartition(".")[0])(model.module), model.module.get_output_embeddings()
-
-
-def _resized(model: Model) -> str:
-    embedding: Any = model.module.get_input_embeddings()
-    n_rows = len(embedding.weight)
-    return "" if n_rows == model.info.vocab_size else f" (a vocabulary of {n_rows:,} for {model.info.vocab_size:,})"
 
 
 @contextmanager

@@ -80,6 +80,7 @@ def open_lens(path: str | Path, model: Model | None = None) -> FittedLens:
     """
     path = Path(path)
     with readable(f"the lens {path}", _FIX):
+        path.open("rb").close()  # of a folder safetensors says that there is no such device
         return _of_archive(path, model) if path.suffix in (".pt", ".pth") else _of_tensors(path)
 
 

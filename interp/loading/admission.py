@@ -1,6 +1,5 @@
 """Is this a model that can be read at all? Decided from its configuration, before any weights are touched."""
 
-import json
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Any
@@ -20,7 +19,7 @@ from interp.hooks.state import weights_of
 from interp.loading.hub_files import ModelFiles
 from interp.loading.quiet_libraries import quiet_libraries
 from interp.loading.text_part import build_model, is_multimodal, parts_read
-from interp.system.foreign_files import readable
+from interp.system.foreign_files import read_json, readable
 
 _AGAIN = "Copy or download the file again."
 
@@ -187,21 +186,9 @@ def _refuse_own_code(content: dict[str, Any], files: ModelFiles) -> None:
 def _read_json(files: ModelFiles) -> dict[str, Any]:
     """The fields of config.json; those that are looked at before transformers checks them are checked here."""
     with _reading(files):
-        content = json.loads((files.folder / "config.json").read_text(encoding="utf-8"), object_pairs_hook=_numbers)
+        content = read_json(files.folder / "config.json")
         _Config.model_validate(content)
     return content
-
-
-def _has_nan(value: Any) -> bool:
-    return any(map(_has_nan, value)) if isinstance(value, list) else value != value
-
-
-def _numbers(entries: list[tuple[str, Any]]) -> dict[str, Any]:
-    """The entries of an object; one may be infinite (in Mamba), but NaN no setting can be."""
-    for name, value in entries:
-        if _has_nan(value):
-            raise ValueError(f"{name} is not a number (NaN)")
-    return dict(entries)
 
 
 def _reading(files: ModelFiles, found: str = "config.json cannot be read") -> AbstractContextManager[None]:

@@ -57,7 +57,7 @@ def locate(name: str | Path, revision: str | None = None, gguf: str | None = Non
         raise UsageError(
             asked="the model",
             found=f"it is a {type(name).__name__}",
-            fix="Name it or its folder (interp.run takes what interp.load gave, interp.run_many several names).",
+            fix="Name it or its folder (interp.run takes what interp.load gave, interp.run_many names).",
         )
     text = str(name)
     base, _, at = text.partition("@")

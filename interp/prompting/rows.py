@@ -147,7 +147,7 @@ def _check_value(where: str, column: str, value: object, *, is_text: bool) -> No
         raise PromptError(
             asked=where,
             found=f"the column {column!r} holds {_shown(value)}",
-            fix="A column holds one finite number, truth value or text a prompt: fill it, or leave the column out.",
+            fix="A column holds one finite number of 64 bits, truth value or text a prompt: fill it, or leave it out.",
         )
 
 

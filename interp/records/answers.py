@@ -252,7 +252,7 @@ def _answer(said: Sentences, h: Headline, scalars: Mapping[str, Scalar], fact: s
 def _verdict(said: Sentences, h: Headline) -> Verdict:
     if said.yes == said.no and h.standing != "unjudged":
         return "counted"
-    if h.objections or h.standing == "unjudged":
+    if h.objections or h.standing == "unjudged" or _is_fixed(h.scalar):
         return "unclear"
     if any(_is_reversed(h, s) for _, s in h.controls):
         return "depends"
@@ -415,10 +415,17 @@ def _filled(text: str, values: Mapping[str, Any]) -> str:
 
 def _why(s: Scalar) -> str:
     """Why a number cannot be judged."""
+    if _is_fixed(s):
+        return f"every {s.n_unit} gives {s.value_text}, and so does the null: nothing else may be possible here"
     if s.underpowered:
         return s.weakness
     no_null = f"no baseline: {s.null_reason}" if np.isfinite(s.value) and s.null_reason else s.null_reason
     return no_null or "it is not a finite number"
+
+
+def _is_fixed(s: Scalar) -> bool:
+    """Whether value, interval and null are one number, as of rows with a single key, which no effect can move."""
+    return s.null is not None and s.interval is not None and {s.value} == {*s.interval, *s.null.band}
 
 
 def _begun(text: str) -> str:

@@ -39,12 +39,12 @@ _UNITS = {
 def detectable(scalar: Scalar) -> tuple[float, float]:
     """The smallest effects, as distances from the null, that are found with 80 % power above it and below it.
 
-    By a scalar's own null and interval; NaN where one of them is missing or not finite.
+    By a scalar's own null and interval; NaN where one is missing or not finite, or both are a single value.
     """
     (low, high), (b0, b1) = scalar.interval or _NONE, scalar.null.band if scalar.null else _NONE
     centre, beyond = scalar.null.value if scalar.null else math.nan, _Z_POWER * (high - low) / (2 * _Z_LEVEL)
     found = b1 - centre + beyond, centre - b0 + beyond
-    return found if all(map(math.isfinite, found)) else _NONE
+    return found if all(map(math.isfinite, found)) and any(found) else _NONE
 
 
 def power(run: RunRecord | str | Path) -> Table:
@@ -97,4 +97,4 @@ def _reason(s: Scalar) -> str:
         return f"no null: {s.null_reason}"
     if s.interval is None:
         return f"no interval: {s.interval_reason}"
-    return "its null or its interval is not finite"
+    return "its null or its interval is not finite, or both are a single value"

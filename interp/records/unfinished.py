@@ -13,6 +13,7 @@ resume from the same batches.
 
 import hashlib
 import json
+import os
 import time
 import warnings
 import zipfile
@@ -179,12 +180,12 @@ def refuse_unwritable(out: Path, *, is_file: bool = False) -> None:
         raise UsageError(asked=f"writing {out}", found="it is a folder", fix="Name a file in it.")
     there = out = out.absolute().parent if is_file else out
     try:
-        there = next(folder for folder in (out, *out.absolute().parents) if folder.exists())
+        there = next(folder for folder in (out, *out.absolute().parents) if os.path.lexists(folder))
         with tempfile.TemporaryFile(dir=there) as file:
             file.write(bytes(1 << 12))
     except OSError as error:
-        in_file = isinstance(error, NotADirectoryError)
-        found = f"{there} is a file" if in_file else f"{there} cannot be written ({error.strerror or error})"
+        link = f" (a link to {there.readlink()})" if there.is_symlink() else ""
+        found = f"{there}{link} cannot be written ({error.strerror or error})"
         raise UsageError(
             asked=f"writing under {out}", found=found, fix="Name another folder with --out, or free some space."
         ) from error

@@ -10,7 +10,7 @@ import torch
 from huggingface_hub.errors import RevisionNotFoundError
 from transformers import AutoConfig
 
-from interp.errors import ModelError, UsageError
+from interp.errors import ModelError
 from interp.loading.admission import count_parameters, read_config
 from interp.loading.aliases import ALIASES
 from interp.loading.hub_files import ModelFiles
@@ -69,12 +69,6 @@ def meta_model(options: RunOptions, *, or_known: bool = False) -> MetaModel:
 
     With `or_known` an alias that the hub does not give out has the shape that is known of it.
     """
-    if isinstance(options.model, Model):
-        raise UsageError(
-            asked=f"what can be said of {options.model.name} without its weights",
-            found="it is loaded already",
-            fix="Give the name or the folder of a model.",
-        )
     not_asked, words = "", None
     try:
         source = source_of(options)

@@ -5,7 +5,7 @@ reported and stops nothing.
 """
 
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -101,6 +101,7 @@ def run_many(
     if not isinstance(options, RunOptions):
         options = RunOptions(**_keywords_of_all(options or {}))
     alike = replace(options, out=out, quiet=quiet)
+    models = list(models) if isinstance(models, Iterable) else [models]
     _refuse_misuse(models, revisions, prompts, alike)
     follow = all(each.probe.follows_checkpoints for each in choose_probes(alike.probes, alike.settings))
     changes: list[dict[str, Any]] = [{}]
@@ -182,8 +183,13 @@ def _compared(done: Sequence[tuple[RunRecord, str, str]], out: Path, quiet: bool
 def _refuse_misuse(
     models: Sequence[str], revisions: Sequence[str], prompts: Sequence[str], options: RunOptions
 ) -> None:
-    if not models:
-        raise UsageError(asked="several runs", found="no model is named", fix="Name one or more.")
+    unnamed = [type(model).__name__ for model in models if not isinstance(model, str | Path)]
+    if unnamed or not models:
+        raise UsageError(
+            asked="several runs",
+            found=f"a {unnamed[0]} is among the models" if unnamed else "no model is named",
+            fix="Name one or more, or their folders; interp.run measures one in memory, interp.compare compares runs.",
+        )
     for name, several, what in (("revision", revisions, "the weights"), ("prompts", prompts, "what is read")):
         if several and getattr(options, name) is not None:
             asked = f"{', '.join(several)} and the option {name}"

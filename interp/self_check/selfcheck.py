@@ -59,8 +59,9 @@ def run_checks(model: Model) -> Iterator[Check]:
         precisions = {weight.dtype: name for name, weight in model.module.named_parameters()}
         mixed = ", ".join(f"{name} in {dtype}" for dtype, name in precisions.items()) if len(precisions) > 1 else ""
         fix = "Cast it to one precision: `model.to(torch.float32)`." if mixed else "Check its configuration."
-        with _refusing(model, f"it cannot read {seen.short} tokens{mixed and f' ({mixed})'}", fix):
+        with _refusing(model, f"it cannot read a few tokens{mixed and f' ({mixed})'}", fix):
             _ = seen.plain  # before anything of ours has touched it
+            _ = model.module.get_input_embeddings().weight
         for name, meaning, run, _ in _applying(model):
             with _refusing(model, f"the self-check {name!r} cannot be carried out", _FIX):
                 value, bound, detail = run(seen)

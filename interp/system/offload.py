@@ -24,8 +24,8 @@ def brought_in(module: torch.nn.Module, *, recurse: bool = True) -> Iterator[Non
 
 
 def device_of(module: torch.nn.Module) -> torch.device:
-    """The device that the weights of a module without parts of its own compute on."""
-    weight: Any = module.weight
+    """The device that the weights of a module, which lie in one place, compute on."""
+    weight = next(module.parameters())
     if not weight.is_meta or not hasattr(module, "_hf_hook"):
         return weight.device
     hooks: Any = getattr(module._hf_hook, "hooks", [module._hf_hook])

@@ -163,7 +163,7 @@ def move(source: Path, target: Path) -> None:
         shutil.rmtree(draft, ignore_errors=True)
     bring_to_disk(source)
     taken = FileExistsError(errno.EEXIST, TAKEN, str(target))
-    if source.is_dir() and target.exists():
+    if (source.is_dir() and target.exists()) or target.is_dir():
         raise taken
     try:
         source.replace(target)

@@ -85,8 +85,11 @@ CHANGES = {
     "its weights are in float16": lambda module: module.transformer.h[1].half(),
     "in float64 and were": lambda module: module.double(),
     "on meta and were on cpu|on offloaded and were": lambda module: module.to("meta"),
-    r"vocabulary of 120 for 101": lambda module: module.resize_token_embeddings(120),
-    "it has [0-9,]+ parameters and had": quantised,
+    "it has [0-9,]+ parameters and had": lambda module: module.resize_token_embeddings(120),
+    "its part transformer.h.0.mlp is a Sequential": quantised,
+    "its part transformer.wte is a Sequential": lambda module: setattr(
+        module.transformer, "wte", torch.nn.Sequential(module.transformer.wte)
+    ),
     "its attention is computed by 'halved', which is registered beside": with_own_attention,
     "return_dict=False": lambda module: setattr(module.config, "return_dict", False),
 }

@@ -416,9 +416,6 @@ def test_a_hostile_pickle_runs_nothing_and_is_refused(spoilt, tmp_path, kind):
 @pytest.mark.parametrize(
     ("family", "lie", "words"),
     [
-        ("gpt_neox", {"hidden_dropout": math.nan}, "hidden_dropout is not a number"),
-        ("llama", {"rope_parameters": {"rope_type": "default", "rope_theta": math.nan}}, "rope_theta is not a number"),
-        ("llama", {"nested": [[1.0], [math.nan]]}, "nested is not a number"),
         ("gpt_neox", {"hidden_dropout": 3.0}, "no model can be built from it"),
         ("llama", {"sliding_window": "all"}, "sliding_window.int: input should be a valid integer"),
         ("llama", {"quantization_config": 7}, "quantization_config: input should be a valid dictionary"),
@@ -444,7 +441,7 @@ def test_models_that_cannot_run_are_refused_with_what_to_set(spoilt):
         load(spoilt("llama", config={"return_dict": False}))
     module = fresh_model("gpt_neox").module
     module.gpt_neox.emb_dropout.p = math.nan
-    assert "it cannot read 4 tokens: RuntimeError: dropout probability has to be between 0 and 1" in refusal(module)
+    assert "it cannot read a few tokens: RuntimeError: dropout probability has to be between 0 and 1" in refusal(module)
 
 
 def test_a_lie_about_heads_that_fits_the_shapes_is_what_the_model_then_is(spoilt):

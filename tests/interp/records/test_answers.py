@@ -51,6 +51,11 @@ def attention(number: Scalar, twin: Scalar, essential: bool = False) -> Findings
         (replace(YES, underpowered=True, enough=200), "unclear", "200 prompts would do"),
         (replace(YES, null=None, null_reason="one prompt"), "unclear", "one prompt"),
         (replace(YES, value=float("nan")), "unclear", "not a finite number"),
+        (
+            replace(NO, value=0.0, interval=(0.0, 0.0), null=Null("n", 0.0, (0.0, 0.0))),
+            "unclear",
+            "nothing else may be",
+        ),
     ],
 )
 def test_the_side_of_its_null_on_which_a_number_lies_is_the_answer(number, verdict, words):

@@ -1,6 +1,5 @@
 """`interp power`: the smallest detectable effect by its formula, and what has none."""
 
-import math
 from dataclasses import replace
 
 import numpy as np
@@ -30,14 +29,14 @@ def test_numbers_without_null_or_interval_say_why():
         "a": scalar(1.0, (0.8, 1.2), Null("n", 0.0, (-0.5, 0.5))),
         "b": Scalar(1.0, "1", interval_reason="weights only", null=Null("n", 0.0, (-0.5, 0.5))),
         "c": Scalar(1.0, "1", interval=(0.0, 2.0), interval_method="t", null_reason="a count"),
-        "d": scalar(math.nan, (math.nan, math.nan), Null("n", 0.0, (-0.5, 0.5))),
+        "d": scalar(0.0, (0.0, 0.0), Null("n", 0.0, (0.0, 0.0))),
         "e": few,
     }
     whole = record(scalars, findings={"p": Findings("p", scalars, headline=("c",))})
     table = interp.power(whole)
     assert table["name"].tolist() == ["c", "a", "b", "d", "e"]
     assert table["reason"].tolist() == [
-        "no null: a count", "", "no interval: weights only", "its null or its interval is not finite",
+        "no null: a count", "", "no interval: weights only", "its null or its interval is not finite, or both are a single value",
         "underpowered: 20 clusters would do: no effect is significant at this n, however large",
     ]  # fmt: skip
     assert np.isfinite(table["smallest_above"]).tolist() == [False, True, False, False, True]

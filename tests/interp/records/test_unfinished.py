@@ -305,8 +305,10 @@ def test_a_place_that_cannot_be_written_is_refused_before_the_work(tmp_path, mon
     with pytest.raises(UsageError, match="cannot be written"):  # as the system itself says
         refuse_unwritable(Path("/proc/runs"))
     (tmp_path / "file").write_text("in the way")
-    with pytest.raises(UsageError, match="is a file"):
-        run("tunnel:bijection-gpt-neox", out=tmp_path / "file" / "runs")
+    (tmp_path / "link").symlink_to(tmp_path / "gone")
+    for name, said in (("file", "Not a directory"), ("link", r"link \(a link to .*gone\) cannot be written")):
+        with pytest.raises(UsageError, match=said):
+            run("tunnel:bijection-gpt-neox", out=tmp_path / name / "runs")
     monkeypatch.setattr("interp.running.run.load_as_asked", None)  # nothing was loaded for it
     for number in (errno.ENOSPC, errno.EROFS, errno.EACCES):
 

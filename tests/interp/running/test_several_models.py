@@ -24,6 +24,7 @@ from interp.running.several_models import run_many
 from tests.interp.running.test_checkpoints import Follower
 from tests.plain_probe import PlainProbe
 from tests.reports.everything import SETTINGS
+from tests.tiny_models import tiny_model
 
 MODELS = ["tunnel:recall-gpt-neox", "tunnel:mess3-gpt-neox", "tunnel:hmm-fixed-gpt-neox"]
 FAST = {"manifold": SETTINGS["manifold"]}
@@ -182,6 +183,7 @@ def test_revisions_are_checkpoints_of_one_run_where_all_probes_follow_them(tmp_p
     "models, more, said",
     [
         ([], {}, "no model is named"),
+        (tiny_model("llama"), {}, "a Model is among the models"),
         (MODELS[:1], {"options": {"probs": ["manifold"]}}, "Did you mean probes"),
         (MODELS[:1], {"options": {"out": "x"}}, "interp.run_many has an argument of this name"),
         (MODELS[:1], {"options": {"probes": ["manifolt"]}}, "Did you mean manifold"),

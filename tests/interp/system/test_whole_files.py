@@ -36,8 +36,9 @@ def test_a_folder_is_there_whole_and_takes_the_place_of_none(tmp_path):
         (draft / "tables").mkdir(parents=True)
         (draft / "tables" / "a").write_text("1")
         assert not (tmp_path / "above" / "run").exists()
-    with pytest.raises(FileExistsError), writing(tmp_path / "above" / "run") as draft:
-        draft.mkdir()
+    for make in (Path.mkdir, Path.touch):
+        with pytest.raises(FileExistsError), writing(tmp_path / "above" / "run") as draft:
+            make(draft)
     assert [path.name for path in (tmp_path / "above").rglob("*")] == ["run", "tables", "a"]
 
 
