@@ -212,8 +212,12 @@ class Scalar(Answering, NDArrayOperatorsMixin):
     @property
     def weakness(self) -> str:
         """`underpowered: 200 clusters would do`, as far as it is known."""
-        what = self.n_unit if self.n_clusters is None else "cluster"
-        return "underpowered" + (f": {self.enough:,} {plural(what)} would do" if self.enough else "")
+        return "underpowered" + (f": {self.enough:,} {self.resampled} would do" if self.enough else "")
+
+    @property
+    def resampled(self) -> str:
+        """`prompts`, or `clusters` of them: what is resampled as a whole."""
+        return plural(self.n_unit if self.n_clusters is None else "cluster")
 
     @property
     def value_text(self) -> str:
@@ -262,16 +266,14 @@ class Scalar(Answering, NDArrayOperatorsMixin):
     @property
     def n_text(self) -> str:
         """How many of what: `500 sequences, 73 distinct rows`; empty where nothing was counted."""
-        if self.n is None:
-            return ""
-        distinct = "" if self.n_distinct_rows in (None, self.n) else f", {self.n_distinct_rows:,} distinct rows"
-        return f"{self.counted_text}{distinct}"
+        distinct = None if self.n in (None, self.n_distinct_rows) else self.n_distinct_rows
+        return self.counted_text + ("" if distinct is None else f", {distinct:,} distinct rows")
 
     @property
     def counted_text(self) -> str:
         """`288 prompts in 48 clusters`; `500 sequences`."""
         clusters = "" if self.n_clusters is None else f" in {counted(self.n_clusters, 'cluster')}"
-        return f"{counted(self.n, self.n_unit)}{clusters}"
+        return "" if self.n is None else f"{counted(self.n, self.n_unit)}{clusters}"
 
 
 def with_controls(own: Standing, controls: Iterable[Scalar]) -> Standing:

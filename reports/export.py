@@ -15,7 +15,6 @@ from interp.records.record import RunRecord
 from interp.system.whole_files import file_names, hidden_folder, make_folder, move, telling, writing
 
 if TYPE_CHECKING:
-    import pandas
     import plotly.graph_objects as go
 
 FIGURES = ("pdf", "svg", "png")
@@ -90,13 +89,8 @@ def _tables(probe: str, findings: Findings, kinds: Collection[str]) -> Iterator[
         files = file_names(findings.tables)
         frames |= {f"{probe}-{files[name]}": table.to_frame() for name, table in findings.tables.items()}
         for name, frame in frames.items():
-            yield f"{name}.csv", _printed(frame).to_csv(index=False)
-
-
-def _printed(frame: "pandas.DataFrame") -> "pandas.DataFrame":
-    """The texts of a table to the letter, but for control characters, which are written out."""
-    shown = frame.map(lambda x: printable(x) if isinstance(x, str) else x)
-    return shown.rename(columns=lambda name: printable(str(name)))
+            shown = frame.map(lambda x: printable(x) if isinstance(x, str) else x)
+            yield f"{name}.csv", shown.rename(columns=lambda of: printable(str(of))).to_csv(index=False)
 
 
 def _sized(plot: "go.Figure", columns: Columns) -> "go.Figure":

@@ -99,13 +99,7 @@ def findings_of(
     }
     if known:
         tables["known"] = _known_table(known)
-    return Findings(
-        name,
-        scalars,
-        tables,
-        notes=tuple(_notes(words, known)),
-        headline=tuple(kinds),
-    )
+    return Findings(name, scalars, tables, notes=tuple(_notes(words, known)), headline=tuple(kinds))
 
 
 def _null(kinds: Mapping[str, Counts]) -> dict[str, Count]:

@@ -54,14 +54,8 @@ def print_record(record: RunRecord, verbose: bool = False) -> None:
 def print_certificate(record: RunRecord) -> None:
     """A row for every headline number of the certified probe: a word, and the shares of simulations behind it."""
     found = record.findings["certificate"]
-    head = (
-        "number",
-        "verdict",
-        "significant without an effect",
-        "worst kind",
-        "interval covers",
-        "significant, small to large effect",
-    )
+    significant = ("significant without an effect", "significant, small to large effect")
+    head = ("number", "verdict", significant[0], "worst kind", "interval covers", significant[1])
     cells = (
         (row["number"], row["word"], _counted(row, "called", "n_judged"), _counted(row, "worst", "n_worst"),
          _counted(row, "covered", "n_covered"),

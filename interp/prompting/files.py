@@ -152,7 +152,7 @@ def _in_memory(given: Any, text_column: str) -> PromptSet | PromptTable:
     source = f"{len(listed)} {{}} given in the call"
     if listed and all(isinstance(each, Prompt) for each in listed):
         return PromptSet("prompts", listed, units=units_of("prompts", listed), source=source.format("prompts"))
-    if listed and all(_is_ids(each) for each in listed):
+    if listed and all(isinstance(each, list | tuple) and {*map(type, each)} == {int} for each in listed):
         return PromptSet("ids", [Prompt(token_ids=each) for each in listed], source=source.format("rows of token ids"))
     chats = [list(listed)] if listed and all(is_message(each) for each in listed) else listed  # one of them, or several
     rows = [PromptRow(f"text {i + 1}", _values(each, text_column)) for i, each in enumerate(chats)]
@@ -167,10 +167,6 @@ def _listed(given: Any) -> Any:
             return getattr(given, method)()
     listed = list(given) if isinstance(given, Iterator) else given
     return [plain(each) for each in listed] if isinstance(listed, list | tuple) else listed
-
-
-def _is_ids(each: Any) -> bool:
-    return isinstance(each, list | tuple) and bool(each) and all(type(i) is int for i in each)
 
 
 def _values(each: Any, text_column: str) -> dict[str, Any]:

@@ -77,7 +77,8 @@ def hub_prompts(asked: RunOptions) -> PromptSet:
     n_wanted = N_POOL if n_pool is None else n_pool
     n_read = ROWS_PER_PROMPT * n_wanted
     read, described, left_out = _read_rows(where, column, n_read)
-    rows = [PromptRow(f"row {i + 1}", row) for i, row in enumerate(read) if not _is_blank(row.get(column))]
+    rows = [PromptRow(f"row {i + 1}", row) for i, row in enumerate(read) if row.get(column) is not None]
+    rows = [row for row in rows if str(row.values[column]).strip()]
     n, is_whole = len(rows), len(read) < n_read
     if n_pool is not None and n < n_pool:
         raise PromptError(
@@ -146,10 +147,6 @@ def _split(where: HubName, splits: list[str]) -> str:
     if where.split not in splits:
         raise where.refused(f"it has no split {where.split!r}; it has {shown}", "Name one of them (no slices).")
     return where.split
-
-
-def _is_blank(text: object) -> bool:
-    return text is None or (isinstance(text, str) and not text.strip())
 
 
 def _with_usable_columns(table: PromptTable, left_out: Mapping[str, str]) -> PromptSet:

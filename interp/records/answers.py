@@ -14,17 +14,7 @@ import numpy as np
 
 from interp.errors import InterpError
 from interp.findings import ALPHA, Control, Findings, Scalar
-from interp.formatting import (
-    DASH,
-    MILLIONTHS,
-    is_tiny,
-    near_zero_as_zero,
-    p_equals,
-    plural,
-    short,
-    short_name,
-    with_unit,
-)
+from interp.formatting import DASH, MILLIONTHS, is_tiny, near_zero_as_zero, p_equals, short, short_name, with_unit
 from interp.probe import Question, Sentences
 from interp.records.headlines import Headline, headlines
 from interp.records.labels import NO_FIRST, clause
@@ -379,12 +369,11 @@ def _change(said: Sentences, h: Headline, verdict: Verdict, beside: float, sente
     s = h.scalar
     if h.objections:
         return "If that control agreed, the answer would be yes."
-    counted = "cluster" if s.n_clusters else s.n_unit
     if s.underpowered:
-        return f"More {plural(counted)} may decide it" + (f": {s.enough:,} are enough." if s.enough else ".")
+        return f"More {s.resampled} may decide it" + (f": {s.enough:,} are enough." if s.enough else ".")
     found = _found(said, s, beside) if h.standing == "within" else ""
     if found:
-        more = f"With more {plural(counted)}, smaller effects could be found."
+        more = f"With more {s.resampled}, smaller effects could be found."
         return "" if found in sentence else f"A value of {found} would be found 80 % of the time. {more}"
     if verdict not in (*_AFFIRMED, "counted"):
         return ""
@@ -417,10 +406,9 @@ def _why(s: Scalar) -> str:
     """Why a number cannot be judged."""
     if _is_fixed(s):
         return f"every {s.n_unit} gives {s.value_text}, and so does the null: nothing else may be possible here"
-    if s.underpowered:
-        return s.weakness
-    no_null = f"no baseline: {s.null_reason}" if np.isfinite(s.value) and s.null_reason else s.null_reason
-    return no_null or "it is not a finite number"
+    if s.underpowered or not np.isfinite(s.value):
+        return s.weakness if s.underpowered else s.null_reason or "it is not a finite number"
+    return f"no baseline: {s.null_reason}"
 
 
 def _is_fixed(s: Scalar) -> bool:

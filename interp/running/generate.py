@@ -174,7 +174,9 @@ def generate(
         refuse_unknown_prompts([replace(edit, at="all") for edit in changes], model)
     rows = [edited_rows(edit, pool, lengths) if edit.at != "all" else None for edit in changes]
     whole = not cache or not model.family.has_attention or any(isinstance(edit, PatternsOf) for edit in changes)
-    end, each = _end_tokens(model), []
+    settings, each = getattr(model.module, "generation_config", None), []
+    ends = [getattr(of, "eos_token_id", None) for of in (settings, model.tokenizer)]
+    end = {token for one in ends if one is not None for token in (one if isinstance(one, list) else [one])}
     for i, start in enumerate(ids):
         mine = []
         for edit, index in zip(changes, rows, strict=True):
@@ -203,7 +205,7 @@ def _chosen(logits: Float[torch.Tensor, " vocab"], temperature: float, draw: flo
 
 def _continued(
     model: Model, start: Int[np.ndarray, " _pos"], draws: Float[np.ndarray, " n"], temperature: float,
-    end: frozenset[int], *, whole: bool,
+    end: set[int], *, whole: bool,
 ) -> tuple[int, ...]:  # fmt: skip
     """The new tokens of one text, one a random number; `whole` reads all of it again for each of them.
 
@@ -231,12 +233,6 @@ def _continued(
                 break
             ids = torch.cat([ids, ids.new_tensor([[token]])], dim=1)
     return tuple(made)
-
-
-def _end_tokens(model: Model) -> frozenset[int]:
-    settings = getattr(model.module, "generation_config", None)
-    ends = [getattr(settings, "eos_token_id", None), getattr(model.tokenizer, "eos_token_id", None)]
-    return frozenset(token for end in ends if end is not None for token in (end if isinstance(end, list) else [end]))
 
 
 def _in_words(

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TypeGuard
 
 import numpy as np
 
@@ -46,7 +45,7 @@ def filled(model: Model, prompts: Prompts, edits: Sequence[Edit], window: int | 
     refuse_misfits(edits, model)
     found: list[Edit] = []
     for edit in edits:
-        if not _wants_mean(edit):
+        if not (isinstance(edit, AblateHeads) and edit.by == "mean" and needs_outputs(edit)):
             found.append(edit)
             continue
         layers = edit.layers(model.info)
@@ -67,7 +66,3 @@ def filled(model: Model, prompts: Prompts, edits: Sequence[Edit], window: int | 
         heads = list(edit.each_head)
         found += [replace(edit, layer=i, mean=mean[heads]) for i, mean in zip(layers, means, strict=True)]
     return tuple(found)
-
-
-def _wants_mean(edit: Edit) -> TypeGuard[AblateHeads]:
-    return isinstance(edit, AblateHeads) and edit.by == "mean" and needs_outputs(edit)

@@ -116,10 +116,9 @@ class Shares:
 
     @classmethod
     def of(cls, setting: Setting, found: CrossValidated) -> "Shares":
-        """What is left of a component that never varies is rounding; control tasks are taken as they are."""
+        """What is left of a component that never varies, or of a control task, is rounding."""
         error, total = (x.reshape(setting.n_groups, -1) for x in (found.error, found.total))
         alive = total > _ROUNDING * np.square(setting.belief.values).sum()
-        alive[1 : 1 + N_CONTROLS] = True
         error, total = np.where(alive, error, 0.0), np.where(alive, total, 0.0)
         truth = setting.followed[:, : found.predicted.shape[1]]
         order = np.argsort(setting.code, kind="stable")

@@ -121,7 +121,9 @@ def in_words(tables: Mapping[str, Table], groups: list[str], found: Found) -> st
 
 def _named(of: Sequence[_Row], rows: Mapping[Any, _Row]) -> list[str]:
     more = [f"{len(of) - _NAMED} more"] * (len(of) > _NAMED)
-    return [*(_said_of(row, rows[REFERENCE(row)]) for row in of[:_NAMED]), *more]
+    both = [[(each["group"], each["value"]) for each in (row, rows[REFERENCE(row)])] for row in of[:_NAMED]]
+    said = [in_both(r["probe"], r["name"], r["meaning"], *b) for r, b in zip(of, both, strict=False)]
+    return said + more
 
 
 def _not_counted(of_kind: Mapping[str, Sequence[_Row]], rows: Mapping[Any, _Row]) -> list[str]:
@@ -152,11 +154,6 @@ def _label(row: _Row) -> str:
     """What a number is called within a sentence."""
     said = label(row["probe"], row["name"], row["meaning"])
     return said[:1].lower() + said[1:] if said[1:2].islower() else said
-
-
-def _said_of(row: _Row, reference: _Row) -> str:
-    both = ((each["group"], each["value"]) for each in (row, reference))
-    return in_both(row["probe"], row["name"], row["meaning"], *both)
 
 
 def _is_tested(row: _Row, groups: Sequence[str]) -> bool:

@@ -175,16 +175,11 @@ def caution(record: RunRecord) -> str:
         return f"Captured by {record.spec.get('tool', 'another program')}; self-check: {record.model['selfcheck']}."
     rounded = "Quantised weights of {}: all numbers describe the quantised model, not the original."
     said = [rounded.format(run) for run, _, kinds in _runs(record) if kinds]
-    settings = record.findings["comparison"].tables.get("settings") if _runs(record) else None
-    if settings is not None and "prompts.hash" in settings["setting"] and _none_alike(record):
+    tables = record.findings["comparison"].tables if _runs(record) else {}
+    is_other = "settings" in tables and "prompts.hash" in tables["settings"]["setting"]
+    if is_other and on_other_prompts(tables) == {each for mine in _references(tables).values() for each in mine}:
         said.append("Where runs read different prompts, numbers can differ for this reason alone.")
     return " ".join(said)
-
-
-def _none_alike(record: RunRecord) -> bool:
-    """Whether no run of a comparison read the prompts of its reference: else the answer says which did not."""
-    tables = record.findings["comparison"].tables
-    return on_other_prompts(tables) == {each for mine in _references(tables).values() for each in mine}
 
 
 def quantised(record: RunRecord) -> str:

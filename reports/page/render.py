@@ -54,15 +54,14 @@ def render(record: RunRecord, target: Path | None = None) -> Path:
     return write_page(target or record.page, html(record))
 
 
-def is_page(path: Path) -> bool:
-    """Whether a file is a page that interp wrote."""
-    return GENERATOR in path.read_text(encoding="utf-8", errors="replace")
-
-
 def write_page(target: Path, text: str) -> Path:
     """Write a page, whole or not at all; `RecordError` where it cannot be written, or is another's."""
     fix = "Mend that or choose another place; records stay whole, and `interp report` draws the page of one."
-    with telling(f"writing the page {target}", fix), writing(target, is_page) as draft:
+
+    def is_ours(there: Path) -> bool:
+        return GENERATOR in there.read_text(encoding="utf-8", errors="replace")
+
+    with telling(f"writing the page {target}", fix), writing(target, is_ours) as draft:
         draft.write_text(text, encoding="utf-8", errors="replace", newline="\n")
     return target
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from interp.findings import ALPHA, Control, Findings, Interval, Null, Scalar
+from interp.formatting import counted, of_clusters
 
 
 def scalar(value: float, p: float | None, **more) -> Scalar:
@@ -79,6 +80,8 @@ def test_corrections_replace_p_and_few_prompts_say_how_many_would_do():
     assert scalar(1.0, 0.01, underpowered=True, enough=200).cells[0] == "1 bits (underpowered: 200 prompts would do)"
     clustered = scalar(1.0, 0.01, underpowered=True, enough=200, n_clusters=48)
     assert clustered.cells[0] == "1 bits (underpowered: 200 clusters would do)"
+    assert scalar(1.0, 0.01, n=8, n_unit="hypothesis").n_text == "8 hypotheses" and counted(1, "prompt") == "1 prompt"
+    assert of_clusters(16, "prompt", 4, "the column category") == "16 prompts of 4 categories"
 
 
 @pytest.mark.parametrize(

@@ -176,7 +176,7 @@ def test_probes_and_changes_of_attention_are_refused_with_the_setting_that_works
     with pytest.raises(UsageError) as refusal:
         interp.run(model, probes=["attention_entropy"], out=None, quiet=True)
     assert "`attention_entropy` reads pattern_entropy" in str(refusal.value)
-    assert "Name a model with attention, or a probe that reads what this model has" in str(refusal.value)
+    assert "Name a model that has it, or a probe that reads what this model has" in str(refusal.value)
     with pytest.raises(UsageError, match=r"changing the attention of .*: this model has no attention"):
         interp.run(model, probes=[Manifold(site="resid")], n_pool=5, attention_window=3, out=None, quiet=True)
 
