@@ -1,6 +1,5 @@
 """`interp power`: the smallest detectable effect by its formula, and what has none."""
 
-import math
 from dataclasses import replace
 
 import numpy as np
@@ -37,7 +36,8 @@ def test_numbers_without_null_or_interval_say_why():
     table = interp.power(whole)
     assert table["name"].tolist() == ["c", "a", "b", "d", "e"]
     assert table["reason"].tolist() == [
-        "no null: a count", "", "no interval: weights only", "its null or its interval is not finite, or both are a single value",
+        "no null: a count", "", "no interval: weights only",
+        "its null or its interval is not finite, or both are a single value",
         "underpowered: 20 clusters would do: no effect is significant at this n, however large",
     ]  # fmt: skip
     assert np.isfinite(table["smallest_above"]).tolist() == [False, True, False, False, True]
