@@ -122,7 +122,7 @@ def diff(
 ) -> None:
     """Print which numbers changed between two runs, and which settings differ.
 
-    With --adapter and no folders both runs are made first: the model as it is, then adapted.
+    With --adapter and no folders both runs are made first: the model adapted, then as it is.
     Exit code 0 if none changed by more than its interval, 1 if one did. A number without an interval or an underpowered
     one cannot be tested: its change is printed and does not count, unless --exact asks for the same numbers.
     """
@@ -133,9 +133,9 @@ def diff(
     if first is None and asked.adapter is not None:
         from interp.running.run import run_as_asked as measure
 
-        records = [measure(each) for each in (replace(asked, adapter=None), asked)]
-        found = between(*records)
-        print(*(record.path for record in records), sep="\n")
+        adapted, base = measure(asked), measure(replace(asked, adapter=None))
+        found = between(base, adapted)
+        print(base.path, adapted.path, sep="\n")
     elif first is not None and second is not None:
         found = between(first, second)
     else:

@@ -219,6 +219,8 @@ def test_a_spoilt_file_is_refused_in_words_and_no_code_in_it_runs(tunnel, spoilt
         torch.save({"weights": 1} if spoilt == "no lens" else held | changes[spoilt], path)
     with pytest.raises(interp.InterpError, match=r"the lens .*lens\.pt"):
         interp.open_lens(path, tunnel)
+    with pytest.raises(interp.InterpError, match=r"Is a directory|Permission denied"):  # the second on Windows
+        interp.open_lens(tmp_path)
     assert "was run" not in capsys.readouterr().out
 
 

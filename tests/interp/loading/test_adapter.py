@@ -128,6 +128,8 @@ def test_one_command_compares_base_and_adapted(llama, lora, tmp_path):
     words = ["diff", "--model", str(llama), "--adapter", str(lora), "--prompts", str(tmp_path / "texts.txt"), "--draw",
              "0", "--out", str(tmp_path / "runs"), "--quiet"]  # fmt: skip
     settings = [f"--set=manifold.{name}=20" for name in ("n_permutations", "n_null", "n_bootstrap")]
+    assert CliRunner().invoke(app, [*words, *settings, "--adapter", "nothing"]).exit_code == 1
+    assert not [*tmp_path.glob("runs/*/run.json")]  # the base was not measured for it
     done = CliRunner().invoke(app, [*words, *settings])
     assert done.exit_code in (0, 1), done.output
     first, second = sorted(

@@ -179,6 +179,7 @@ def test_revisions_are_checkpoints_of_one_run_where_all_probes_follow_them(tmp_p
     assert [o.is_new for o in run_many(["tunnel:bijection-gpt-neox"], **asked).outcomes] == [False]
 
 
+@pytest.mark.usefixtures("without_type_checks")
 @pytest.mark.parametrize(
     "models, more, said",
     [
