@@ -98,7 +98,7 @@ def _control_tasks(
     chosen = np.empty((len(values), N_CONTROLS), dtype=np.int64)
     for here in np.unique(place):
         mine = np.flatnonzero(place == here)
-        chosen[mine] = label_by_type(rows["token"][mine], mine, N_CONTROLS, rng)
+        chosen[mine] = label_by_type(rows["token"][mine], mine.astype(float), N_CONTROLS, rng)
     return values[chosen]
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-from jaxtyping import Float, Int, Num, Shaped
+from jaxtyping import Float, Int, Shaped
 from scipy import sparse
 
 from interp.errors import PromptError
@@ -27,8 +27,8 @@ N_HALF_SPLITS = 10
 
 
 def label_by_type(
-    types: Shaped[np.ndarray, " row"], labels: Num[np.ndarray, " row"], n: int, rng: np.random.Generator
-) -> Num[np.ndarray, "row control"]:
+    types: Shaped[np.ndarray, " row"], labels: Float[np.ndarray, " row"], n: int, rng: np.random.Generator
+) -> Float[np.ndarray, "row control"]:
     """`n` control tasks: every type of token is given one of the labels at random, wherever it occurs.
 
     Source: Hewitt and Liang 2019, arXiv 1909.03368.
