@@ -390,14 +390,11 @@ class Findings(Answering, Mapping[str, Scalar]):
         """A figure of the page by its name, in the page's theme; without a name the main one, which comes first.
 
         `UnknownName` for a name that is none of them lists those that there are.
-
-        Figures are made of findings alone: the parameters of the probe that found them do not come into it.
         """
         from interp.registry import load_entry
 
         drawn = self._drawn()
-        if name is None and drawn:
-            name = next(iter(drawn))
+        name = next(iter(drawn), None) if name is None else name
         if name not in drawn:
             raise UnknownName("figure", str(name), drawn)
         return load_entry("report", "figure")(drawn[name], theme)
@@ -418,8 +415,7 @@ class Findings(Answering, Mapping[str, Scalar]):
     def to_frame(self, table: str | None = None) -> "pandas.DataFrame":
         """A table by name as a pandas frame; without a name, the scalars, one a row with all that is known of each.
 
-        `low` and `high` bound the interval, `null_low` and `null_high` the null's band; `standing` is where the value
-        stands to its null, its essential controls included.
+        `low` and `high` bound the interval; `standing` to the null takes essential controls into account.
         """
         if table is not None:
             if table not in self.tables:
@@ -427,23 +423,20 @@ class Findings(Answering, Mapping[str, Scalar]):
             return self.tables[table].to_frame()
         import pandas
 
-        rows = [
-            {
-                "name": name, "value": s.value, "unit": s.unit,
-                "low": s.interval[0] if s.interval else np.nan, "high": s.interval[1] if s.interval else np.nan,
+        unknown, rows = Null("", np.nan, (np.nan, np.nan)), []
+        for name, s in self.scalars.items():
+            (low, high), null = s.interval or unknown.band, s.null or unknown
+            if_known = {of: np.nan if (x := getattr(s, of)) is None else x for of in ("p", "p_least", "reference")}
+            rows.append({
+                "name": name, "value": s.value, "unit": s.unit, "low": low, "high": high,
                 "interval_method": s.interval_method, "interval_reason": s.interval_reason,
-                "null": s.null.value if s.null else np.nan, "null_low": s.null.band[0] if s.null else np.nan,
-                "null_high": s.null.band[1] if s.null else np.nan,
-                "null_name": s.null.name if s.null else "", "null_reason": s.null_reason,
-                "p": np.nan if s.p is None else s.p, "p_over": s.p_over,
-                "p_least": np.nan if s.p_least is None else s.p_least,
-                "reference": np.nan if s.reference is None else s.reference,
-                "n": s.n, "n_unit": s.n_unit, "n_distinct_rows": s.n_distinct_rows,
+                "null": null.value, "null_low": null.band[0], "null_high": null.band[1],
+                "null_name": null.name, "null_reason": s.null_reason,
+                "p": if_known["p"], "p_over": s.p_over, "p_least": if_known["p_least"],
+                "reference": if_known["reference"], "n": s.n, "n_unit": s.n_unit, "n_distinct_rows": s.n_distinct_rows,
                 "underpowered": s.underpowered, "enough": s.enough, "standing": self.standing(name),
                 "is_headline": name in self.headline, "meaning": s.meaning,
-            }
-            for name, s in self.scalars.items()
-        ]  # fmt: skip
+            })  # fmt: skip
         return pandas.DataFrame(rows)
 
     def to_latex(self, names: Iterable[str] | None = None) -> str:
