@@ -253,6 +253,9 @@ class _Setting:
         decoded = np.array([each.own.decoded for each in found])  # [depth, half split, r2 and accuracy]
         by_chance = np.array([[each.decoded for each in draw] for draw in drawn])
         axis = np.array([each.axis for each in found])  # [depth, half split, own and of shuffled entropies]
+        # The own direction is alike in all half splits, a shuffled one is not: a mean over those would vary too little.
+        shuffled = np.arange(axis.shape[2] - 1)
+        of_one_split = axis[:, shuffled % axis.shape[1], 1 + shuffled].T[..., None]
         inside, whole = (np.array(x) for x in zip(*[(each.own.of_unit, each.of_unit) for each in found], strict=True))
         total = whole.sum(axis=1)
         shares = ratio(inside.sum(axis=1), total)
@@ -267,7 +270,7 @@ class _Setting:
             "uncertainty_r2": split(
                 decoded[..., 0], by_chance[..., 0], still or "the entropies of some half do not vary", UNEXPLAINED
             ),
-            "axis_share": split(axis[..., 0], np.moveaxis(axis[..., 1:], -1, 0), still or _NO_VARIANCE),
+            "axis_share": split(axis[..., 0], of_one_split, still or _NO_VARIANCE),
             "variance_share": variance.permuted(null / np.maximum(total, np.finfo(float).tiny)),
         }
 

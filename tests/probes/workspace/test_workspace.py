@@ -9,6 +9,7 @@ from interp.probes.measures.cloud import Cloud
 from interp.probes.workspace import Workspace
 from interp.probes.workspace.probe import STREAM, _Held, _Setting
 from interp.probes.workspace.space import Spectrum, shares
+from scipy import stats
 
 import interp
 from interp.errors import UsageError
@@ -71,6 +72,21 @@ def test_direction_of_uncertainty_is_found_in_the_j_space_only_where_it_is_plant
     found = SMALL.analyse(capture, {})["axis_share"]
     assert (found.p == pytest.approx(1 / 40)) == inside
     assert (found.value > 0.8) if inside else (found.value < 0.1)
+
+
+def test_directions_of_shuffled_entropies_vary_as_one_direction_does():
+    """Of a random one six of 24 dimensions hold a share that is Beta(3, 9); a mean over half splits varies less."""
+    rng = np.random.default_rng(4)
+    entropy, rows = rng.uniform(0, 3, 200), rng.standard_normal((200, D))
+    rows[:, 0] += 2.0 * entropy
+    space = np.linalg.qr(rng.standard_normal((D, RANK)))[0]
+    capture = synthetic_capture(
+        SMALL.needs, Shape(n_prompts=200, d_model=D, n_layers=1), columns={"next_entropy_bits": entropy},
+        planted={"resid": np.array([rows] * 2), "readout_gram": np.array([space @ space.T] * 2)},
+    )  # fmt: skip
+    null = replace(SMALL, n_null=300).analyse(capture, {})["axis_share"].null
+    assert np.ptp(null.band) == pytest.approx(np.ptp(stats.beta.interval(0.95, 3, 9)), rel=0.15)
+    assert null.value == pytest.approx(RANK / D, abs=0.03)
 
 
 def test_what_a_subspace_decodes_is_a_ridge_readout_of_the_rows_in_it():
