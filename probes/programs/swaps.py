@@ -174,7 +174,7 @@ class Swapped:
     by_unit: Float[np.ndarray, "swap unit"]
     kept: Float[np.ndarray, "swap unit"]
     should_move: Float[np.ndarray, " swap"]
-    random: Sequence[Float[np.ndarray, " draw"]]
+    random: Sequence[Float[np.ndarray, " _draw"]]
 
 
 def planned_swaps(info: ModelInfo, n_prompts: int) -> Iterator[Planned]:
