@@ -49,8 +49,7 @@ def folder(tmp_path_factory):
     """An LSTM as a tunnel on the disk, its card included."""
     from interp.wind_tunnels.evaluation.checkpoint import save
     from interp.wind_tunnels.training.loop import train
-    from interp.wind_tunnels.training.plan import TrainingPlan
-    from interp.wind_tunnels.training.recipe import Recipe
+    from interp.wind_tunnels.training.plan import Recipe, TrainingPlan
 
     task, network, recipe = Bijection(V=4, L=4), Network(arch="lstm", n_layers=2, d_model=16), Recipe(n_steps=2)
     where = tmp_path_factory.mktemp("tunnels") / "bijection-lstm"

@@ -39,8 +39,8 @@ def test_a_page_that_cannot_be_written_is_told_in_three_parts(tmp_path):
     (tmp_path / "run" / "report.html").mkdir()
     with pytest.raises(RecordError) as caught:
         render(record)
-    assert "writing the page" in caught.value.asked and "Is a directory" in caught.value.found
-    assert "`interp report` draws the page of one" in caught.value.fix
+    assert "writing the page" in caught.value.asked and "of this name exists" in caught.value.found
+    assert "move the old one away" in caught.value.fix
     assert open_run(tmp_path / "run").spec_hash == record.spec_hash
 
 
