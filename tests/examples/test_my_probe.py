@@ -10,6 +10,7 @@ import pytest
 
 import interp
 from interp import registry
+from interp.certificates.text_simulations import TEXTS
 from interp.testing import Shape, check_probe, synthetic_capture
 from tests.paths import ROOT
 
@@ -63,7 +64,7 @@ def test_planted_lengths_are_found_with_their_sign_and_only_there(value_length):
 def test_it_is_certified_on_worlds_that_it_never_heard_of(value_length, tmp_path):
     record = interp.certify("value_length", scale="smoke", out=tmp_path)
     row = record.findings["certificate"].to_frame("headlines").set_index("number").loc["correlation"]
-    assert row["n_judged"] == 65 and row["called"] < 0.3 and row["word"] in ("holds", "liberal")
+    assert row["n_judged"] == 5 * len(TEXTS) and row["called"] < 0.3 and row["word"] in ("holds", "liberal")
     assert row["power_3"] == 1.0, "lengths that follow the entropy are found"
     assert record.spec["certified"]["class"] == "my_probe:ValueLength"
     assert "Certificate of value length" in (record.path / "report.html").read_text()
