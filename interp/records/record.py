@@ -38,6 +38,10 @@ if TYPE_CHECKING:
     import plotly.graph_objects as go
 
 
+CHANGED = "{}: all numbers describe the {} model, not the original."
+"""What was changed of a model, and what it then is."""
+
+
 @dataclass(frozen=True, repr=False)
 class RunRecord(Answering, Mapping[str, Findings]):
     """One finished run: what was asked, of which model, on which prompts, and what was found.
@@ -65,17 +69,22 @@ class RunRecord(Answering, Mapping[str, Findings]):
     path: Path | None = field(default=None, compare=False)
 
     @property
+    def quantised(self) -> str:
+        """How the weights are rounded; empty where they are not."""
+        return str(self.model.get("stored_as") or self.model.get("quantisation") or "")
+
+    @property
     def cautions(self) -> list[str]:
         """What a reader of its numbers has to know: how the model was changed, and that clusters are few."""
         model, window = self.model, self.spec.get("attention_window")
         edits = ", ".join(dict.fromkeys(str(edit.get("kind")) for edit in self.spec.get("edits") or ()))
         changes = [
-            ("Quantised weights", "quantised", model.get("stored_as") or model.get("quantisation")),
+            ("Quantised weights", "quantised", self.quantised),
             (f"Adapter {model.get('adapter')}", "adapted", model.get("adapter")),
             (f"Edits ({edits})", "edited", edits),
             (f"Every query sees the last {window} keys only", "restricted", window),
         ]
-        told = [f"{what}: all numbers describe the {how} model, not the original." for what, how, so in changes if so]
+        told = [CHANGED.format(what, how) for what, how, so in changes if so]
         read = [self.prompts, *self.prompts.get("others", ())]
         for prompts in read:
             said = (prompts.get("clusters") or {}).get("caution", "")

@@ -80,8 +80,7 @@ class RunSpec(RunOptions):
     @classmethod
     def of(cls, record: RunRecord) -> "RunSpec":
         """The specification of a record; what was measured on rounded weights is repeated on them."""
-        is_rounded = bool(record.model.get("stored_as") or record.model.get("quantisation"))
-        return cls.from_json({"allow_quantised": is_rounded, **record.spec})
+        return cls.from_json({"allow_quantised": bool(record.quantised), **record.spec})
 
     def on(self, asked: RunOptions, given: Mapping[str, str]) -> RunOptions:
         """The same run where and how `asked` says: on its device, into its folder, trusting what it trusts.

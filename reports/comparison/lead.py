@@ -121,8 +121,10 @@ def in_words(tables: Mapping[str, Table], groups: list[str], found: Found) -> st
 
 def _named(of: Sequence[_Row], rows: Mapping[Any, _Row]) -> list[str]:
     more = [f"{len(of) - _NAMED} more"] * (len(of) > _NAMED)
-    both = [[(each["group"], each["value"]) for each in (row, rows[REFERENCE(row)])] for row in of[:_NAMED]]
-    said = [in_both(r["probe"], r["name"], r["meaning"], *b) for r, b in zip(of, both, strict=False)]
+    said = []
+    for row in of[:_NAMED]:
+        values = ((each["group"], each["value"]) for each in (row, rows[REFERENCE(row)]))
+        said.append(in_both(row["probe"], row["name"], row["meaning"], *values))
     return said + more
 
 

@@ -280,7 +280,7 @@ def _answer_rows(compared: Compared) -> Iterator[_Row]:
 def _run_rows(compared: Compared) -> Iterator[_Row]:
     """What every run read, and whether its weights are rounded."""
     for run in compared.runs:
-        yield {"run": run.label, "read": about.briefly(run.record), "quantised": about.quantised(run.record)}
+        yield {"run": run.label, "read": about.briefly(run.record), "quantised": run.record.quantised}
 
 
 def _about(key: tuple[str, str], s: Scalar, compared: Compared) -> _Row:

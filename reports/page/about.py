@@ -8,7 +8,7 @@ from typing import Any
 from interp.errors import InterpError
 from interp.findings import Scalar
 from interp.formatting import of_clusters, p_equals, printable, short, short_name
-from interp.records.record import RunRecord
+from interp.records.record import CHANGED, RunRecord
 from interp.running.spec import RunSpec
 from interp.table import Table
 
@@ -173,18 +173,12 @@ def caution(record: RunRecord) -> str:
     """What holds of every number of the record: arrays that nobody checked; of a comparison, how its runs differ."""
     if record.model.get("selfcheck"):
         return f"Captured by {record.spec.get('tool', 'another program')}; self-check: {record.model['selfcheck']}."
-    rounded = "Quantised weights of {}: all numbers describe the quantised model, not the original."
-    said = [rounded.format(run) for run, _, kinds in _runs(record) if kinds]
+    said = [CHANGED.format(f"Quantised weights of {run}", "quantised") for run, _, kinds in _runs(record) if kinds]
     tables = record.findings["comparison"].tables if _runs(record) else {}
     is_other = "settings" in tables and "prompts.hash" in tables["settings"]["setting"]
     if is_other and on_other_prompts(tables) == {each for mine in _references(tables).values() for each in mine}:
         said.append("Where runs read different prompts, numbers can differ for this reason alone.")
     return " ".join(said)
-
-
-def quantised(record: RunRecord) -> str:
-    """How the weights of a run are rounded; empty where they are not."""
-    return str(record.model.get("stored_as") or record.model.get("quantisation") or "")
 
 
 def methods(record: RunRecord) -> str:
