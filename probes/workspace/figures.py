@@ -24,7 +24,7 @@ def workspace_figures(findings: Findings) -> tuple[Figure, ...]:
         chart = Chart(table, "depth", "depth", axis).profile(name)
         if whole:
             chart.line(whole, "whole residual stream", "dot")
-        null = "directions decoded from shuffled entropies" if name == "axis_share" else "random subspaces of its size"
+        null = "directions decoded from shuffled entropies" if name == "axis_share" else "its coordinates shuffled"
         reading = (
             f"With 95 % intervals; grey is the null ({null}): a curve within the band says nothing of the J-space."
         )

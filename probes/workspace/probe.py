@@ -1,17 +1,18 @@
 """Workspace: is what the model infers held in the directions that its prediction depends on?
 
-At every depth the J-space is taken from the Jacobian lens (`space`), and four things are compared with random subspaces
-of the same dimension:
+At every depth the J-space is taken from the Jacobian lens (`space`), and four things are compared with the same space
+whose coordinates are shuffled, in order and sign:
 
     overlap              how much of the hypotheses' embeddings, of their differences, lies in it
     survivors_accuracy   which hypotheses the exact posterior leaves, decoded from it on other prompts
     uncertainty_r2       the next-token entropy, decoded from it on other prompts
     axis_share           how much of the direction that decodes the entropy best from the whole stream lies in it
 
-A subspace of many dimensions decodes a lot, whatever it is: that something can be decoded proves nothing without the
-random subspaces, and the whole stream stands beside them as the most there is. Directions that decode shuffled
-entropies are the null of `axis_share`. The outcomes of an exact posterior are the hypotheses; text without one has
-neither the first number nor the second.
+A subspace of many dimensions decodes a lot, whatever it is: that something can be decoded proves nothing without other
+subspaces, and the whole stream stands beside them as the most there is. Uniformly random ones would not do: some
+coordinates of a stream are much louder than others, and a J-space that lies along few coordinates meets them or not.
+Directions that decode shuffled entropies are the null of `axis_share`. The outcomes of an exact posterior are the
+hypotheses; text without one has neither the first number nor the second.
 
 Source: "The Workspace Survives Where the Circuit Dies" (the authors' note of July 2026), P1 and P3.
 """
@@ -27,7 +28,6 @@ from interp.capture import Capture
 from interp.findings import Findings
 from interp.need import Need
 from interp.probe import AnalysisCost, Figure, Probe, Readout, Sentences
-from interp.statistics.cosines import random_subspace
 from interp.statistics.estimates import Estimates
 from interp.statistics.intervals import UNEXPLAINED, t_half_width
 from interp.statistics.linear_readout import PENALTY, balanced_accuracy, held_out_r2, read_out
@@ -58,7 +58,7 @@ FRAMES: Mapping[Frame, tuple[str, tuple[Need, ...]]] = {
 
 RANKS = (4, 8, 16, 32)
 N_RESAMPLES = 500
-_NULL = "random subspaces of the same dimension"
+_NULL = "J-spaces whose coordinates are shuffled"
 _HALVES = ("corrected resampled t over {n_half_splits} half splits", "half splits do not differ")
 _NO_OUTCOMES = "the prompts have no exact posterior, whose outcomes would be the hypotheses"
 _NO_VARIANCE = "nothing varies in the residual stream"
@@ -96,8 +96,8 @@ QUANTITIES = Quantities(
     {"rank": "directions", "times_random": "1", "whole_r2": "fraction", "whole_accuracy": "fraction"},
 )  # fmt: skip
 BY_DEPTH = (
-    "The J-space at every depth, of as many directions as hold 90 % of what moves the logits (or `rank`), with random "
-    "subspaces of the same dimension as the null; whole_r2 and whole_accuracy: the same readouts from all of the "
+    "The J-space at every depth, of as many directions as hold 90 % of what moves the logits (or `rank`), with its "
+    "coordinates shuffled as the null; whole_r2 and whole_accuracy: the same readouts from all of the "
     "residual stream."
 )
 BY_RANK = (
@@ -111,8 +111,8 @@ class Workspace(Probe):
     """What the J-space of every depth holds of the hypotheses, of which survive, and of the uncertainty.
 
     `depth`: the primary one, of the residual stream. `rank`: dimension of the J-space (none: as many directions as hold
-    90 % of the Gram matrix). `n_null`: random subspaces, and shuffled entropies. `frame`: whether `overlap` is that of
-    the hypotheses' embeddings, or of what the first layer's `keys` read, or its `values` write, of these.
+    90 % of the Gram matrix). `n_null`: orders of the coordinates, and of the entropies. `frame`: whether `overlap` is
+    that of the hypotheses' embeddings, or of what the first layer's `keys` read, or its `values` write, of these.
     """
 
     depth: int = -2
@@ -129,14 +129,14 @@ class Workspace(Probe):
         Sentences(
             95, "Does {model} hold its hypotheses in the directions that its prediction depends on?", ("overlap",),
             "The J-space holds {value} of what tells the hypotheses apart.",
-            "The J-space holds no more of what tells the hypotheses apart than a random subspace does.",
-            "The J-space holds less of what tells the hypotheses apart than a random subspace does: {size}.",
+            "The J-space holds no more of what tells the hypotheses apart than with its coordinates shuffled.",
+            "The J-space holds less of what tells the hypotheses apart than with its coordinates shuffled: {size}.",
         ),
         Sentences(
             96, "Does {model} hold its uncertainty in the directions that its prediction depends on?",
             ("uncertainty_r2",),
             "The J-space predicts {value} of the variance of the next-token entropy on other {unit}s.",
-            "The J-space predicts the next-token entropy no better than a random subspace does.",
+            "The J-space predicts the next-token entropy no better than with its coordinates shuffled.",
             limit="That it can be read there does not show that the model uses it.",
         ),
     )  # fmt: skip
@@ -159,7 +159,7 @@ class Workspace(Probe):
         ranks = [min(self.rank or spectrum.rank, width) for spectrum in spectra]
         spaces = [spectrum.space(rank) for spectrum, rank in zip(spectra, ranks, strict=True)]
         found = side_by_side(lambda at: _Depth.of(*at, setting), zip(pool.points, spaces, strict=True))
-        drawn = side_by_side(lambda draw: setting.at_random(draw, ranks), range(self.n_null))
+        drawn = side_by_side(lambda draw: setting.shuffled(draw, spaces), range(self.n_null))
         quantities = QUANTITIES.filled(
             depth=str(primary), rank=str(ranks[primary]), width=str(width), n=str(len(frame)),
             frame=FRAMES[self.frame][0], n_half_splits=str(N_HALF_SPLITS), **pool.slots,
@@ -228,13 +228,13 @@ class _Setting:
         labels = np.column_stack([entropy, survives])
         return cls(pool, frame, survives, labels, half_splits_of(pool, seed), entropies, unit, weights, seed)
 
-    def at_random(self, draw: int, ranks: Sequence[int]) -> "list[_Held]":
-        """What a random subspace holds at every depth, of the first dimensions of one basis; in single precision."""
+    def shuffled(self, draw: int, spaces: Sequence[np.ndarray]) -> "list[_Held]":
+        """What the bases `[feature, axis]` of all depths hold with coordinates in another order and of random sign."""
         rng, width = np.random.default_rng([self.seed, 2, draw]), self.pool.points.shape[2]
-        basis = random_subspace(width, max(ranks), rng).astype(np.float32)
+        order, sign = rng.permutation(width), rng.choice(np.array([-1.0, 1.0]), width)
         return [
-            _Held.of(points - points.mean(axis=0), basis[:, :rank], self)
-            for points, rank in zip(self.pool.points.astype(np.float32, copy=False), ranks, strict=True)
+            _Held.of(points - points.mean(axis=0), (sign[:, None] * space[order]).astype(np.float32), self)
+            for points, space in zip(self.pool.points.astype(np.float32, copy=False), spaces, strict=True)
         ]
 
     def numbers(self, found: "list[_Depth]", drawn: "list[list[_Held]]") -> dict[str, Estimates]:

@@ -14,7 +14,6 @@ from scipy import stats
 import interp
 from interp.errors import UsageError
 from interp.reading.lens import Lens
-from interp.statistics.cosines import random_subspace
 from interp.testing import Shape, synthetic_capture
 from tests.quick import quick
 
@@ -90,7 +89,7 @@ def test_directions_of_shuffled_entropies_vary_as_one_direction_does():
 
 
 def test_what_a_subspace_decodes_is_a_ridge_readout_of_the_rows_in_it():
-    """Half splits, ridge and R² written out; random subspaces, in single precision, give what double precision does."""
+    """Half splits, ridge and R² written out; a shuffled space is one of them in single precision."""
     rng = np.random.default_rng(8)
     entropy = rng.uniform(0, 3, 60)
     rows = rng.standard_normal((2, 60, D)) * np.geomspace(30, 0.1, D) + 100.0
@@ -110,10 +109,12 @@ def test_what_a_subspace_decodes_is_a_ridge_readout_of_the_rows_in_it():
         said = x @ np.linalg.solve(gram + penalty * np.eye(len(gram)), x[fitted].T @ y[fitted])
         return 1 - np.square(y - said)[held_out].sum() / np.square(y[held_out]).sum()
 
-    basis = random_subspace(D, 8, np.random.default_rng([0, 2, 7]))
-    drawn = setting.at_random(7, [5, 8])
-    for points, rank, held in zip(pool.points, (5, 8), drawn, strict=True):
-        space = basis[:, :rank]
+    spaces = [np.linalg.qr(rng.standard_normal((D, rank)))[0] for rank in (5, 8)]
+    generator = np.random.default_rng([0, 2, 7])
+    order, sign = generator.permutation(D), generator.choice([-1.0, 1.0], (D, 1))
+    drawn = setting.shuffled(7, spaces)
+    for points, space, held in zip(pool.points, spaces, drawn, strict=True):
+        space = sign * space[order]
         expected = [r2(points, space, half_split) for half_split in setting.half_splits]
         own = _Held.of(points - points.mean(axis=0, dtype=np.float64), space, setting)
         np.testing.assert_allclose(own.decoded[:, 0], expected, rtol=1e-9)
