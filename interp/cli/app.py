@@ -367,9 +367,12 @@ def generate(
     from interp.cli.terminal import show_table
     from interp.loading.load import load_as_asked
     from interp.prompting.pools import prompts_for
+    from interp.records.unfinished import refuse_unwritable
     from interp.running.generate import HEAD
     from interp.running.generate import generate as go_on
 
+    if page is not None:
+        refuse_unwritable(page, is_file=True)
     model = load_as_asked(asked)
     are_built_in = asked.prompts is None or (isinstance(asked.prompts, str) and not is_file(asked.prompts))
     n_pool = asked.n_pool or (5 if are_built_in else None)

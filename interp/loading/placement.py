@@ -20,6 +20,9 @@ HEADROOM = 1.2
 CONTAINER = Path("/sys/fs/cgroup")
 """Where Linux keeps the limits of a container."""
 
+_SPREADS = ("auto", "balanced", "balanced_low_0", "sequential")
+"""Ways in which Accelerate spreads a model over devices."""
+
 _HAZARDS = {
     "bfloat16": "bfloat16 keeps 8 bits of a number, so each is off by up to 0.4 %; attention entropies moved by up to "
     "2e-3 bits where both were measured. Use float32 for geometry where it fits.",
@@ -65,6 +68,9 @@ def choose_placement(
             found="both say where to put the model",
             fix="Give one of them.",
         )
+    if isinstance(device_map, str) and device_map not in _SPREADS:
+        fix = f"Give one of {', '.join(_SPREADS)}, or name one device (--device)."
+        raise UsageError(asked=f"device_map={device_map!r}", found="there is no such way to spread a model", fix=fix)
     placement = Placement("float32", str(_everywhere()[0] if device_map is not None else _device(device)), device_map)
     if dtype is None:
         on_gpu = any(place.type == "cuda" for place in _places(placement))

@@ -40,6 +40,7 @@ def resolve_prompts(asked: RunOptions, tokenizer: "PreTrainedTokenizerBase | Non
     """
     prompts, n_pool, seed = asked.prompts, asked.n_pool, asked.seed
     if isinstance(prompts, str) and prompts in entries("prompt"):
+        refuse_column(prompts, asked.text_column)
         make = load_entry("prompt", prompts)
         made_for = {"tokenizer": tokenizer} if needs_tokenizer(make) else {}
         if made_for and tokenizer is None:
@@ -54,6 +55,8 @@ def resolve_prompts(asked: RunOptions, tokenizer: "PreTrainedTokenizerBase | Non
     else:
         column = asked.text_column
         held = _table_of_file(prompts, column) if isinstance(prompts, str | Path) else _in_memory(prompts, column)
+        if isinstance(held, PromptSet):
+            refuse_column(held.name, column)
         found = held if isinstance(held, PromptSet) else prompts_of_table(held, tokenizer)
         n_all, rng = len(found), np.random.default_rng(seed)
         found = found.draw(n_pool, seed, "", lambda n: np.sort(rng.permutation(n_all)[:n]))
@@ -84,10 +87,19 @@ def refuse_wrong_file(name: str, text_column: str) -> None:
 
     What needs a tokenizer, or the hub, is read when they are there.
     """
-    if name not in entries("prompt") and not name.startswith(HUB):
+    if name in entries("prompt"):
+        refuse_column(name, text_column)
+    elif not name.startswith(HUB):
         table = _table_of_file(name, text_column)
         if not table.has_messages:
             prompt_set(table)
+
+
+def refuse_column(name: str, text_column: str) -> None:
+    """Raise `PromptError` where the column of the texts is named of prompts that are no table."""
+    if text_column != RunOptions.text_column:
+        fix = "Leave out --text-column (text_column); it is for files, tables and data sets."
+        raise PromptError(asked=f"the column {text_column!r} of the prompts {name!r}", found="they have none", fix=fix)
 
 
 def _table_of_file(prompts: str | Path, text_column: str) -> PromptTable:

@@ -14,7 +14,7 @@ from interp.options import RunOptions
 from interp.probe import Probe
 from interp.prompt import PromptSet, Run
 from interp.prompting.clusters import described, in_words, notes_of, with_clusters
-from interp.prompting.files import resolve_prompts
+from interp.prompting.files import refuse_column, resolve_prompts
 from interp.prompting.tokens import as_tokens
 from interp.prompting.tunnel_sequences import COPIED, N_SEQUENCES, copied_prompts, sampled_prompts
 from interp.statistics.entropy_draw import entropy_quintiles
@@ -111,6 +111,7 @@ def prompts_for(model: Model, options: RunOptions) -> PromptSet:
     """The prompts of a run; texts on a tunnel and a tunnel's sequences on a text model are refused."""
     prompts, n, seed = options.prompts, options.n_pool or N_SEQUENCES, options.seed
     if model.task is not None and prompts is None:
+        refuse_column(model.name, options.text_column)
         return sampled_prompts(model.task, n, seed)
     if model.task is not None and isinstance(prompts, str) and prompts.startswith(COPIED):
         return copied_prompts(model.task, prompts, n, seed)
@@ -138,7 +139,7 @@ def prompts_for(model: Model, options: RunOptions) -> PromptSet:
 
 def other_prompts(model: Model, name: str, options: RunOptions) -> Run:
     """Another prompt set than that of a run, as the run would read it."""
-    prompts = prompts_for(model, replace(options, prompts=name, chat=False))
+    prompts = prompts_for(model, replace(options, prompts=name, chat=False, text_column="text"))
     return as_tokens(model, prompts, (), options.window, options.bos)
 
 

@@ -36,7 +36,9 @@ def counted(prompts: Int[np.ndarray, " row"], clusters: Int[np.ndarray, " row"],
     n, sizes = len(np.unique(prompts)), np.unique(clusters, return_counts=True)[1]
     is_uneven = bool(sizes.sum() ** 2 < FEW_OF_ONE_SIZE * np.square(sizes).sum())
     n_clusters = len(sizes) if len(sizes) < n else None
-    return {"n": n, "n_unit": name, "n_clusters": n_clusters, "underpowered": len(sizes) < FEW_UNITS or is_uneven}
+    few = len(sizes) < FEW_UNITS
+    enough = FEW_UNITS if few and not is_uneven else None
+    return {"n": n, "n_unit": name, "n_clusters": n_clusters, "underpowered": few or is_uneven, "enough": enough}
 
 
 def resampled_unit(about: Mapping[str, Any]) -> str:

@@ -43,6 +43,7 @@ CHANGES: dict[str, dict[str, Any]] = {
     "chat": {"chat": True, "gguf": "tiny.gguf"},  # which has a chat template
     "dtype": {"dtype": "bfloat16"},
     "splits": {"splits": "2/4"},
+    "n_untrained": {"null": "untrained", "n_untrained": 7},
     "text_column": {"text_column": "backwards"},
     "cluster": {"cluster": "none"},
     "edits": {"edits": [BypassLayer(layer=0)]},

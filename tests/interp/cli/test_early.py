@@ -17,6 +17,8 @@ WRONG = {
     "precision": (["--dtype", "bf17"], "Did you mean bfloat16"),
     "device": (["--device", "gpu"], "Use cpu, cuda, cuda:1 ... or mps."),
     "number of a device": (["--device", "cuda:x"], "there is no such kind of device"),
+    "number without its null": (["--n-untrained", "5"], "nothing is repeated on untrained weights"),
+    "column of a built-in set": (["--prompts", "mixed", "--text-column", "question"], "they have none"),
     "tunnel": (["--model", "tunnel:nosuch"], "there is no tunnel of this name"),
     "task": (["train", "nonsense"], "Known: bijection, coin"),
 }

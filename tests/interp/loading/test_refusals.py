@@ -283,6 +283,8 @@ def test_hazards_of_short_precisions_are_told_and_refused(tiny_folders):
     assert "Did you mean float16?" in refusal(tiny_folders["phi"], UsageError, dtype="float1")
     message = refusal(tiny_folders["phi"], UsageError, device="cpu", device_map="auto")
     assert "both say where to put the model" in message
+    message = refusal(tiny_folders["phi"], UsageError, device_map="spread")
+    assert "no such way to spread a model" in message and "auto, balanced," in message
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])

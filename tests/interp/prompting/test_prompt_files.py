@@ -322,6 +322,9 @@ def test_names_paths_lists_and_sets_are_resolved(tmp_path):
     assert (given_texts.name, [p.text for p in given_texts]) == ("texts", TEXTS)
     ids = PromptSet("ids", [Prompt(token_ids=(1, 2))])
     assert resolve_prompts(ids) is ids
+    for tableless in (ids, "mixed"):
+        with pytest.raises(PromptError, match="the column 'other' of the prompts"):
+            resolve_prompts(tableless, text_column="other")
 
 
 @pytest.mark.parametrize("name", ["a" * 5000, "nul\0byte", ""])

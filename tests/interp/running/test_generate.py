@@ -204,3 +204,5 @@ def test_the_command_prints_both_and_writes_the_page(tmp_path):
     done = CliRunner().invoke(app, [*words, "--page", str(tmp_path / "page.html")])
     assert done.exit_code == 0 and "bypass block at layer" in done.output and "page.html" in done.output
     assert (tmp_path / "page.html").exists()
+    refused = CliRunner().invoke(app, [*words, "--page", str(tmp_path)])
+    assert isinstance(refused.exception, UsageError) and "bypass" not in refused.output, "before anything is generated"
