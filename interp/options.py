@@ -231,8 +231,9 @@ class RunOptions:
             if option.least is not None and type(value) is int:
                 refuse_number(f"{option.flag} {value}", value, option.least, option.most)
         if self.null is None and self.n_untrained != RunOptions.n_untrained:
-            asked, fix = f"n_untrained = {self.n_untrained}", "Add --null untrained (null='untrained'), or leave it out."
-            raise UsageError(asked=asked, found="nothing is repeated on untrained weights", fix=fix)
+            found = "nothing is repeated on untrained weights"
+            fix = "Add --null untrained (null='untrained'), or leave it out."
+            raise UsageError(asked=f"n_untrained = {self.n_untrained}", found=found, fix=fix)
 
 
 OPTIONS: Mapping[str, Option] = {f.name: get_args(f.type)[1] for f in fields(RunOptions)}
