@@ -282,7 +282,8 @@ def mean_estimates(
     bounds = [mean_bounds(mine, clusters, n_bootstrap) or (np.nan, np.nan) for mine in by_unit]
     about = counted(np.arange(len(clusters)), clusters, unit)
     words = {"drawn": resampled_unit(about), **words}
-    about["underpowered"] = len(np.unique(clusters)) < FEW_PAIRS
+    few = len(np.unique(clusters)) < FEW_PAIRS
+    about |= {"underpowered": few, "enough": FEW_PAIRS if few else None}
     return Estimates(by_unit.mean(axis=1), np.array(bounds).T, about=about, words=words)
 
 

@@ -79,8 +79,9 @@ def binding_findings(capture: Capture, n_permutations: int, rng: np.random.Gener
         return Part(notes=(f"binding is undefined: {bound}.",))
     binding = measure_binding(bound, n_permutations, rng)
     best, n = [int(np.nanargmax(binding.explained))], bound.n_sequences
+    few = n < FEW_UNITS
     known = {
-        "about": {"n": n, "n_unit": "sequence", "underpowered": n < FEW_UNITS},
+        "about": {"n": n, "n_unit": "sequence", "underpowered": few, "enough": FEW_UNITS if few else None},
         "words": {"layer": str(best[0]), "n_groups": str(binding.n_groups), "width": str(bound.keys.shape[2]),
                   "random": f"{bound.random_cosine:.3f}"},
     }  # fmt: skip
