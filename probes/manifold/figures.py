@@ -13,7 +13,6 @@ from interp.table import Table
 
 from ..measures.target import Target
 from .collapse import MIXED
-from .rarefaction import NOISE
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -54,7 +53,7 @@ def figures(findings: Findings) -> tuple[Figure, ...]:
     if "cross_projection" in tables:
         drawn.append(_cross_projection(tables["cross_projection"]))
     if "collapse" in tables:
-        drawn += [_collapse(tables["collapse"]), _rarefaction(tables["rarefaction"])]
+        drawn.append(_collapse(tables["collapse"]))
     if "umap" in tables:
         drawn.append(_umap(tables["umap"], target))
     return tuple(drawn)
@@ -218,23 +217,6 @@ def _cross_projection(table: Table) -> Figure:
         "domain varies along its own axes."
     )
     return Figure("cross_projection", "Do domains share their axes?", reading, plot, "cross_projection")
-
-
-def _rarefaction(table: Table) -> Figure:
-    chart = Chart(table, "n", "prompts", _SHARE)
-    for name, mine, colour in chart.by("set"):
-        is_null = name == NOISE
-        if name in (NOISE, MIXED):
-            mine.band((mine.table["low"], mine.table["high"]), NULL if is_null else colour)
-        if is_null:
-            mine.curve("share", f"null: {name}", NULL, "dash")
-        else:
-            mine.curve("share", name, colour, "solid")
-    chart.plot.update_xaxes(type="log", tickvals=np.unique(table["n"]))
-    reading = (
-        "Shares fall as prompts are added, in the null (noise) too: compare sets only at equal numbers of prompts."
-    )
-    return Figure("rarefaction", "The share depends on how many prompts", reading, chart.plot, "rarefaction")
 
 
 def _umap(table: Table, target: Target) -> Figure:

@@ -120,9 +120,7 @@ class Manifold(Probe):
         first = _first(pool_axes)
         of_layers = self._of_layers(cloud, small, clouds) | self._against_entropy(pool, first, cloud, _first(axes))
         at_layer: list[Callable[[], Any]] = [
-            lambda: restriction(
-                pool, layer, self.scaling, self.per_quintile, self.n_permutations, self.n_null, self.seed
-            ),
+            lambda: restriction(pool, layer, self.scaling, self.per_quintile, self.n_permutations, self.seed),
             lambda: influence(small, layer, self.scaling, self.seed),
             lambda: dropped_table(small, layer, self.scaling, self.seed),
             lambda: self._best_layers(pool, first),

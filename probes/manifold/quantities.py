@@ -150,7 +150,7 @@ QUANTITIES = Quantities(
         ),
     },
     columns={
-        "chance": "fraction", "factor": "label", "high": "fraction", "low": "fraction", "n": "prompts",
+        "chance": "fraction", "factor": "label", "n": "prompts",
         "n_dropped": "columns", "n_values": "values", "of": "label", "plane_of": "label", "ratio": "dimensions",
         "ratio_change": "dimensions", "share": "fraction", "share_change": "fraction", "variance_dropped": "fraction",
     },
