@@ -49,7 +49,7 @@ def figures(findings: Findings) -> tuple[Figure, ...]:
     layer, target = int(findings.arrays["primary_layer"].item()), Target.of(tables["by_layer"])
     drawn = [_map(tables["points"], tables["null_points"], layer, target)]
     drawn += [_profile(tables["by_layer"], target, *spec) for spec in _PROFILES]
-    drawn += [_spectrum(tables["spectrum"]), _explained(tables["explained"]), _dropped(tables["dropped"])]
+    drawn += [_spectrum(tables["spectrum"]), _dropped(tables["dropped"])]
     if "cross_projection" in tables:
         drawn.append(_cross_projection(tables["cross_projection"]))
     if "collapse" in tables:
@@ -150,19 +150,6 @@ def _spectrum(table: Table) -> Figure:
     chart.curve("share", "measured")
     reading = "Components above the grey line, the null, have more variance than those of noise of the same size."
     return Figure("spectrum", "The spectrum at the primary layer", reading, chart.plot, "spectrum")
-
-
-def _explained(table: Table) -> Figure:
-    chart = Chart(table, "layer", "layer", "share of PC1's variance (fraction)")
-    for factor, mine, colour in chart.by("factor"):
-        mine.line("share", factor, None, colour, mode="lines+markers", legendgroup=factor)
-        hidden = {"showlegend": False, "hoverinfo": "skip"}
-        mine.line("chance", f"null, {factor}", "dot", colour, legendgroup=factor, **hidden)
-    reading = (
-        "What else PC1 follows: each line is one property of the prompts; dotted, the null: what a property with as "
-        "many values explains by chance."
-    )
-    return Figure("explained", "What PC1 follows", reading, chart.plot, "explained")
 
 
 def _collapse(table: Table) -> Figure:

@@ -3,7 +3,7 @@
 Points are the values at the scored positions, heads concatenated, one cloud a layer. At every layer: PC1 and
 PC1+PC2 share, participation ratio and intrinsic dimension of the drawn prompts (they depend on how many there are),
 each jackknifed over prompts and beside its null; how PC1, and the position along a curve through the cloud, follow the
-entropy of the next token; what else PC1 follows. At the primary layer: whether prompts of one domain lie in fewer
+entropy of the next token. At the primary layer: whether prompts of one domain lie in fewer
 directions than prompts of all (`collapse`). Correlations with entropies use all prompts, and are repeated within the
 last token: PC1 and entropies both differ between classes of tokens. Formulas, nulls and failure modes are in
 docs/reference/probes.
@@ -41,7 +41,6 @@ from ..measures.maps import MAX_POINTS, cloud_axes, null_points_table, points_ta
 from ..measures.sample_sizes import FEW_HALVED, FEW_POINTS
 from ..measures.target import EXACT_ENTROPY, NEXT_ENTROPY, Target
 from .domains import restriction
-from .explained import explained_table
 from .quantities import QUANTITIES
 from .robustness import dropped_estimates, dropped_table, influence, stability_estimates, without_loudest
 
@@ -134,7 +133,6 @@ class Manifold(Probe):
             "points": points_table(small, [replace(a, scores=a.scores[shown]) for a in axes], texts),
             "null_points": null_points_table(small.points[layer], self.scaling, self.seed),
             "spectrum": spectrum_table(cloud.points[layer], self.scaling, clouds),
-            "explained": explained_table(first, pool.rows, target),
             "dropped": dropped,
             **influenced.tables,
             **restricted.tables,

@@ -150,8 +150,8 @@ QUANTITIES = Quantities(
         ),
     },
     columns={
-        "chance": "fraction", "factor": "label", "n": "prompts",
-        "n_dropped": "columns", "n_values": "values", "of": "label", "plane_of": "label", "ratio": "dimensions",
+        "n": "prompts",
+        "n_dropped": "columns", "of": "label", "plane_of": "label", "ratio": "dimensions",
         "ratio_change": "dimensions", "share": "fraction", "share_change": "fraction", "variance_dropped": "fraction",
     },
 )  # fmt: skip

@@ -230,7 +230,7 @@ def test_figures_are_drawn_from_the_findings_and_escape_what_prompts_say() -> No
     rows = capture.rows.with_column("domain", hostile, LABEL)
     found = QUICK.analyse(replace(capture, tables={"scored": rows}), {})
     figures = {figure.name: figure for figure in QUICK.figures(found)}
-    assert {"map", "pc1_plus_pc2_share", "spectrum", "collapse", "explained"} <= set(figures)
+    assert {"map", "pc1_plus_pc2_share", "spectrum", "collapse"} <= set(figures)
     hover = figures["map"].plot.data[1].text
     assert any("&lt;b&gt;code" in line for line in hover) and not any("<b>" in line for line in hover)
     assert len(figures["map"].plot.layout.sliders[0].steps) == 2

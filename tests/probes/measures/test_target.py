@@ -177,7 +177,7 @@ def test_figures_and_sentences_name_the_target_and_not_the_entropy(probe, target
     for figure in type(probe)().figures(findings):  # drawn by a probe that knows no target: findings say all
         said = f"{figure.title} {figure.reading} {figure.plot.to_json()}"
         # the maps keep the entropy as one more column, and domains are compared at equal entropy
-        if figure.name not in ("collapse", "cross_projection", "explained"):
+        if figure.name not in ("collapse", "cross_projection"):
             assert "entropy" not in said.replace("at equal number and entropy", "").lower(), figure.name
 
 
