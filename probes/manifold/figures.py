@@ -54,8 +54,6 @@ def figures(findings: Findings) -> tuple[Figure, ...]:
         drawn.append(_cross_projection(tables["cross_projection"]))
     if "collapse" in tables:
         drawn.append(_collapse(tables["collapse"]))
-    if "umap" in tables:
-        drawn.append(_umap(tables["umap"], target))
     return tuple(drawn)
 
 
@@ -68,7 +66,7 @@ def _map(points: Table, null: Table, primary: int, target: Target) -> Figure:
     layers = np.unique(points["layer"])
     of_layer = {layer: points.where(points["layer"] == layer) for layer in layers}
     for layer, mine in of_layer.items():
-        _add_points(chart.of(mine), "pc2", target, points[target.name], f"layer {layer}")
+        _add_points(chart.of(mine), target, points[target.name], f"layer {layer}")
     with_axis = [layer for layer, mine in of_layer.items() if _add_axis(chart.plot, mine, axes, target)]
     of = [primary, *layers, *with_axis]
     shown = [[bool(layer == other) for other in of] for layer in layers]
@@ -97,7 +95,7 @@ def _loudest(points: Table) -> str:
     )
 
 
-def _add_points(chart: Chart, y: str, target: Target, whole: np.ndarray, name: str = "") -> None:
+def _add_points(chart: Chart, target: Target, whole: np.ndarray, name: str) -> None:
     """Points that say their text, their domain where there are several, and the target."""
     points = chart.table
     texts = [html.escape(str(text)) for text in points["text"]]
@@ -106,7 +104,7 @@ def _add_points(chart: Chart, y: str, target: Target, whole: np.ndarray, name: s
     unit = points.units[target.name]
     scale = scale_of(points[target.name], target.brief, unit, whole) | {"opacity": 1}
     hover = f"%{{text}}<br>%{{marker.color:.2f}} {html.escape(unit)}<extra></extra>"
-    chart.points(y, name, scale, 8, text=texts, customdata=None, hovertemplate=hover, showlegend=False)
+    chart.points("pc2", name, scale, 8, text=texts, customdata=None, hovertemplate=hover, showlegend=False)
 
 
 def _add_axis(plot: "go.Figure", points: Table, coordinates: tuple[str, ...], target: Target) -> bool:
@@ -204,13 +202,3 @@ def _cross_projection(table: Table) -> Figure:
         "domain varies along its own axes."
     )
     return Figure("cross_projection", "Do domains share their axes?", reading, plot, "cross_projection")
-
-
-def _umap(table: Table, target: Target) -> Figure:
-    chart = Chart(table, "umap1", "UMAP 1", "UMAP 2")
-    _add_points(chart, "umap2", target, table[target.name])
-    reading = (
-        "An illustration only: UMAP preserves neighbours, not distances, and can show clusters in noise. There is no "
-        "null, because nothing is measured."
-    )
-    return Figure("umap", "UMAP of the primary layer (illustration)", reading, chart.plot, "umap")

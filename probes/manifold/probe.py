@@ -37,7 +37,7 @@ from ..measures.field_checks import refuse_too_few
 from ..measures.geometry import count_distinct, dimension_estimates, spectral_estimates, spectrum_table
 from ..measures.halves import recurs
 from ..measures.layers import Scale
-from ..measures.maps import MAX_POINTS, cloud_axes, null_points_table, points_table, snippets, umap_table
+from ..measures.maps import MAX_POINTS, cloud_axes, null_points_table, points_table, snippets
 from ..measures.sample_sizes import FEW_HALVED, FEW_POINTS
 from ..measures.target import EXACT_ENTROPY, NEXT_ENTROPY, Target
 from .domains import restriction
@@ -65,7 +65,7 @@ class Manifold(Probe):
     z-scored as in the paper. `layer`: the primary one, which the headline is read at. `n_dropped`: how many of the
     loudest columns the robust variant leaves out. `n_splits`: half splits for the stability of the first axis.
     `n_permutations`, `n_null` (Gaussian clouds), `n_bootstrap`: sizes of the reference distributions. `per_quintile`:
-    prompts of each fifth of the entropies in the sets of the domain comparison. `umap`: an embedding as illustration.
+    prompts of each fifth of the entropies in the sets of the domain comparison.
     `target`: what the axis and the curve are compared with, the next-token entropy or a column of numbers, or
     `column=value`, one value against the rest.
     """
@@ -79,7 +79,6 @@ class Manifold(Probe):
     n_null: int = 100
     n_bootstrap: int = 500
     per_quintile: int = 15
-    umap: Literal["off", "on"] = "off"
     seed: int = 0
     target: str = field(default=NEXT_ENTROPY, metadata=ADDED)
 
@@ -137,8 +136,6 @@ class Manifold(Probe):
             **influenced.tables,
             **restricted.tables,
         }
-        if self.umap == "on":
-            tables["umap"] = umap_table(small, layer, self.scaling, self.seed, texts)
         n_pool = len(distinct_rows(pool.points[layer]))
         scalars = {
             name: _counted(scalar, n_pool if scalar.n == pool.counted["n"] else distinct[layer])

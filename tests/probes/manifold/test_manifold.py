@@ -272,14 +272,6 @@ def test_the_slider_of_the_map_shows_one_layer_with_its_axis_and_the_null_at_the
     assert shown[:, 0].tolist() == [layer == int(found.arrays["primary_layer"]) for layer in range(3)]
 
 
-@pytest.mark.slow
-def test_umap_is_an_illustration_on_request() -> None:
-    found = replace(QUICK, umap="on").analyse(capture_of(noise(0)), {})
-    assert found.tables["umap"].n_rows == 75
-    figure = QUICK.figures(found)[-1]
-    assert figure.name == "umap" and "illustration" in figure.reading
-
-
 @pytest.mark.parametrize(("per_quintile", "is_compared"), [(3, False), (4, True)])
 def test_domains_are_compared_with_twenty_prompts_or_more(per_quintile: int, is_compared: bool) -> None:
     probe = replace(QUICK, per_quintile=per_quintile, n_permutations=19)
