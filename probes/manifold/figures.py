@@ -49,7 +49,7 @@ def figures(findings: Findings) -> tuple[Figure, ...]:
     layer, target = int(findings.arrays["primary_layer"].item()), Target.of(tables["by_layer"])
     drawn = [_map(tables["points"], tables["null_points"], layer, target)]
     drawn += [_profile(tables["by_layer"], target, *spec) for spec in _PROFILES]
-    drawn += [_spectrum(tables["spectrum"]), _dropped(tables["dropped"])]
+    drawn.append(_spectrum(tables["spectrum"]))
     if "cross_projection" in tables:
         drawn.append(_cross_projection(tables["cross_projection"]))
     if "collapse" in tables:
@@ -169,15 +169,6 @@ def _collapse(table: Table) -> Figure:
         "and entropy. The dotted line is the mixed set."
     )
     return Figure("collapse", "Does one domain collapse?", reading, chart.plot, "collapse")
-
-
-def _dropped(table: Table) -> Figure:
-    chart = Chart(table, "n_dropped", "columns of largest variance left out", _SHARE).profile("pc1_plus_pc2_share")
-    reading = (
-        "If the curve falls to the grey band, the null, when columns of largest variance are left out, a few such "
-        "dimensions make the plane."
-    )
-    return Figure("dropped", "Does the plane depend on a few dimensions?", reading, chart.plot, "dropped")
 
 
 def _cross_projection(table: Table) -> Figure:

@@ -79,7 +79,7 @@ def test_centred_geometry_and_ridge_axes_do_not_know_the_basis_of_the_values(see
     columns = {"next_entropy_bits": entropy, "token": np.arange(60) % 3}
     promised = {
         "manifold": ("pc1_share", "pc1_plus_pc2_share", "participation_ratio", "intrinsic_dimension",
-                     "entropy_correlation", "curve_order", "largest_influence", "axis_stability"),
+                     "entropy_correlation", "curve_order", "axis_stability"),
         "value_axis": ("r2", "correlation", "pc1_r2", "axis_cosine", "selectivity", "stability", "r2_beyond_token"),
     }  # fmt: skip
     small = {"n_permutations": 24, "n_null": 20, "n_splits": 2}
