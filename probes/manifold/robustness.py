@@ -5,15 +5,16 @@ that stay. Stability: |cos| between the first axes of disjoint halves of the pro
 the same size and column deviations.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
+from jaxtyping import Float
 
 from interp.statistics.estimates import Estimates
 from interp.statistics.resampling import split_rows
-from interp.statistics.spectra import Scaling, scaled
+from interp.statistics.spectra import Scaling, centred_gram, leading_vectors, principal_axes, scaled
 
-from ..measures.axis_stability import first_axis_cosines
 from ..measures.cloud import Cloud
 from ..measures.geometry import ALL_ALIKE, NULL_NAMES, spectral_estimates
 from ..measures.sample_sizes import MIN_HALVES
@@ -56,3 +57,30 @@ def stability_estimates(cloud: Cloud, scaling: Scaling, n_splits: int, seed: int
     assert found.null is not None
     # a prediction interval knows no bounds, |cos| does
     return found.against(np.clip(found.null, 0.0, 1.0))
+
+
+def first_axis_cosines(
+    points: Float[np.ndarray, "row feature"], splits: Sequence[tuple[np.ndarray, np.ndarray]]
+) -> Float[np.ndarray, " split"]:
+    """|cos| between the first principal axes of the two halves of every split; zero where nothing varies.
+
+    Where features outnumber rows, from one matrix of products: those of a half about its mean are K, and its axis is
+    Xᵀc, where c is the first eigenvector of K.
+    """
+    if len(points) > points.shape[1]:
+        axes = ([_first_axis(points[half]) for half in split] for split in splits)
+        return np.array([abs(float(one @ other)) for one, other in axes])
+    products = np.asarray(points @ points.T, dtype=np.float64)
+    first, second = np.zeros((2, len(splits), len(products)))
+    for i, split in enumerate(splits):
+        for side, half in zip((first, second), split, strict=True):
+            kernel = centred_gram(products[half][:, half])
+            c = leading_vectors(kernel, 1)[:, 0]
+            length = np.sqrt(max(0.0, c @ kernel @ c))
+            if length > 0:
+                side[i, half] = (c - c.mean()) / length
+    return np.abs(np.einsum("sr,sr->s", first @ products, second))
+
+
+def _first_axis(rows: Float[np.ndarray, "row feature"]) -> Float[np.ndarray, " feature"]:
+    return principal_axes(rows - rows.mean(axis=0), 1).directions[0]

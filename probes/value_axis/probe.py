@@ -4,7 +4,7 @@ At every layer of every site (values, head outputs, residual stream) two axes ar
 and judged on the prompts of the other half: the first principal axis, which Paper III calls the entropy axis, and
 ridge, which is trained to tell the entropy. Each twice, as it is and within the last token, with length, position,
 domain and surprisal regressed out. Numbers are means over random half splits. Beside them: control tasks (random labels
-of token types), and how well disjoint halves agree. Formulas, nulls and failure modes are in docs/reference/probes.
+of token types). Formulas, nulls and failure modes are in docs/reference/probes.
 
 The axes are saved for interventions, from the fitting half of the first split alone. Where columns were divided by σ,
 a direction w of the scaled space is two vectors of the raw one: `<site>.<axis>.axis` is w/σ, the covector that reads
@@ -29,11 +29,10 @@ from interp.prompt import PromptSet
 from interp.statistics.estimates import Estimates
 from interp.statistics.intervals import UNEXPLAINED
 from interp.statistics.quantities import Quantities
-from interp.statistics.resampling import shuffles, split_rows
+from interp.statistics.resampling import shuffles
 from interp.statistics.spectra import Scaling, principal_axes
 from interp.system.threads import side_by_side
 
-from ..measures.axis_stability import RandomPairs, ridge_split_cosines
 from ..measures.cloud import Cloud, n_places, own_number, refuse_layer
 from ..measures.field_checks import refuse_too_few, refuse_unknown
 from ..measures.halves import N_HALF_SPLITS, HalfSplit, cloud_permutations, half_splits_of, label_by_type, orders_within
@@ -58,16 +57,13 @@ class ValueAxis(Probe):
 
     `sites`: of v, z and resid; the first is primary. `layer`: the primary one. `scaling`: columns
     centred, or also divided by their deviation. `target`: what is told, the next-token entropy or a column of numbers,
-    or `column=value`, one value against the rest. `n_permutations` refits on exchanged values, `n_splits` into halves
-    for the stability, `n_null` draws of random directions.
+    or `column=value`, one value against the rest. `n_permutations` refits on exchanged values.
     """
 
     sites: tuple[Site, ...] = ("v", "z", "resid")
     layer: int = -1
     scaling: Scaling = "centred"
     n_permutations: int = 200
-    n_splits: int = 10
-    n_null: int = 100
     seed: int = 0
     target: str = field(default=NEXT_ENTROPY, metadata=ADDED)
 
@@ -103,8 +99,7 @@ class ValueAxis(Probe):
 
     def refuse_fields(self, n_layers: int | None) -> None:
         refuse_unknown(self)
-        refuse_too_few(self, {"n_permutations": 19, "n_splits": 2, "n_null": 20},
-                       "too few to say what chance alone would give")  # fmt: skip
+        refuse_too_few(self, {"n_permutations": 19}, "too few to say what chance alone would give")
         if n_layers is not None:
             refuse_layer(self.layer, n_places(self.sites[0], n_layers))
 
@@ -119,10 +114,10 @@ class ValueAxis(Probe):
         fitting = half_splits[0].fitting
         places = [p for site, cloud in clouds.items() for p in layers_of(site, cloud, fitting, self.scaling)]
         setting = self._setting(pool, half_splits, places, surprisal_of(base))
-        found, cosines, draws = self._read(places, setting)
+        found = side_by_side(lambda place: read_place(place.scaled, setting.splits), places)
         judgements = _judgements(found, setting)
         ridge, within = (judgements[treatment, "ridge", target.name] for treatment in (KEPT, WITHIN_TOKEN))
-        axis = axis_columns(ridge, found, cosines, draws)
+        axis = axis_columns(ridge, found)
         numbers = _at_primary(places, primary, judgements, axis)
         numbers |= {
             "best_layer_r2": ridge.best_layer(pool.n_layers),
@@ -131,7 +126,7 @@ class ValueAxis(Probe):
             "depth_0_r2_beyond_token": _self_test(places, within, clouds),
             **self._controls(places, primary, ridge.most_chosen(pool.n_layers), previous_of(base), setting),
         }
-        quantities = QUANTITIES.filled(**pool.slots, within=_within(pool), n_splits=str(self.n_splits))
+        quantities = QUANTITIES.filled(**pool.slots, within=_within(pool))
         return quantities.findings(
             self.name, quantities.scalars(numbers),
             {
@@ -177,28 +172,6 @@ class ValueAxis(Probe):
             WITHIN_TOKEN: Counted.of(places, pool, n_recurring < FEW_HALVES, enough, **recurring),
         }
         return Setting(pool, half_splits, surprisal, nuisances, labels, splits, counted)
-
-    def _read(
-        self, places: Sequence[Layer], setting: Setting
-    ) -> tuple[list[PlaceRead], Float[np.ndarray, "place split"], Float[np.ndarray, "place draw"]]:
-        """Every axis and label under every treatment, the cosines between halves, and those of random directions."""
-        pool, rng = setting.pool, np.random.default_rng([self.seed, 2])
-        splits = [split_rows(pool.units, rng) for _ in range(self.n_splits)]
-        pairs = RandomPairs.of(splits, self.n_null, self.seed)
-        cosines, draws = np.full((len(places), self.n_splits), np.nan), np.full((len(places), self.n_null), np.nan)
-
-        def read(i: int) -> PlaceRead:
-            rows = places[i].scaled
-            found = read_place(rows, setting.splits)
-            if found.directions and np.ptp(pool.sought) > 0:
-                penalty = found.penalty * float(found.spectrum.mean())
-                cosines[i] = ridge_split_cosines(rows, pool.sought, penalty, splits)
-            return found
-
-        found = side_by_side(read, range(len(places)))
-        for i in np.flatnonzero(~np.isnan(cosines).any(axis=1)):
-            draws[i] = pairs.mean_abs_cosine(found[i].spectrum)
-        return found, cosines, draws
 
     def _beside(self, place: Layer, clouds: Mapping[str, Cloud], setting: Setting) -> dict[str, Estimates]:
         """What nuisances alone tell, and the weaker control by embeddings."""
@@ -357,7 +330,7 @@ def _at_primary(
         }
         if not prefix:
             found |= {f"{places[i].site}_r2{end}": r2.at([i]) for i in at_same_layer(places, primary)}
-    columns = {"axis_cosine": "cosine", "selectivity": "selectivity", "stability": "stability"}
+    columns = {"axis_cosine": "cosine", "selectivity": "selectivity"}
     return found | {name: axis[column].at([primary]) for name, column in columns.items()}
 
 

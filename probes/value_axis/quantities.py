@@ -100,19 +100,11 @@ QUANTITIES = Quantities(
             "as in a small vocabulary they can be.",
             "another random labelling of tokens in place of {target}", _METHOD + "R²", is_headline=True,
         ),
-        "stability": Quantity(
-            "1",
-            "Mean |cos| between ridge axes of disjoint halves of the prompts, over random splits: near 1, other "
-            "prompts would give the same axis.",
-            "pairs of random directions with the covariance of the cloud",
-            "splits share {drawn}s; the table gives the lowest and highest of {n_splits}", is_headline=True,
-        ),
         "axis_cosine": Quantity(
             "1",
             "|cos| between the first principal axis and the ridge axis: near 1, the direction of largest variance is "
             "the one that predicts {target}; if small, its variance has another cause.",
-            _NO_POWER, "one axis, of the first half split: `stability` says how much it depends on the prompts",
-            asks="nothing",
+            _NO_POWER, "one axis, of the first half split", asks="nothing",
         ),
         "nuisance_r2": _share(f"S{_UNSEEN}{{nuisances}} alone predict.", _EXCHANGED[KEPT]),
         PREVIOUS: _PREVIOUS, f"best_layer_{PREVIOUS}": _PREVIOUS,
@@ -135,6 +127,6 @@ QUANTITIES = Quantities(
         **_OF_EXACT, **_OF_SITES,
     },
     columns={
-        "cosine": "1", "control_r2": "fraction", "stability_lowest": "1", "stability_highest": "1", "penalty": "1",
+        "cosine": "1", "control_r2": "fraction", "penalty": "1",
     },
 )  # fmt: skip

@@ -15,7 +15,7 @@ ENOUGH = [
     ("components", "attn_logit", 20), ("manifold", "pc1_share", 20), ("manifold", "entropy_correlation", 20),
     ("manifold", "best_layer_entropy_correlation", 30),
     ("orthogonality", "head_keys", 20), ("qk_alignment", "logit", 20), ("sula", "skill", 20),
-    ("sula", "entropy_movement", 30), ("value_axis", "r2", 200), ("value_axis", "stability", 200),
+    ("sula", "entropy_movement", 30), ("value_axis", "r2", 200),
     ("value_axis", "nuisance_r2", 200), ("workspace", "axis_share", 200),
 ]  # fmt: skip
 """Prompts that make a number no longer underpowered; `causal` fits on 100 and runs 40."""

@@ -7,10 +7,16 @@ import pytest
 from interp.probes.manifold.collapse import without_each_unit
 from interp.probes.manifold.probe import Manifold
 from interp.probes.manifold.quantities import QUANTITIES
-from interp.probes.manifold.robustness import dropped_estimates, stability_estimates, without_loudest
+from interp.probes.manifold.robustness import (
+    dropped_estimates,
+    first_axis_cosines,
+    stability_estimates,
+    without_loudest,
+)
 from interp.probes.measures.cloud import Cloud
 
 from interp.need import Need
+from interp.statistics.resampling import split_rows
 from interp.statistics.spectra import eigenvalues, scaled, spectral_statistics
 from interp.testing import Shape, check_probe, synthetic_capture
 
@@ -68,6 +74,25 @@ def test_first_axes_of_a_spike_are_stable():
     turn = np.linalg.qr(np.random.default_rng(5).standard_normal((30, 30)))[0]
     scalar = said("axis_stability", stability_estimates(cloud_of(spiked @ turn), "centred", 10, 0))
     assert scalar.value > 0.98 > scalar.null.band[1]
+
+
+@pytest.mark.parametrize("n_features", [8, 60])
+def test_cosines_of_halves_equal_explicit_decompositions(n_features):
+    rng = np.random.default_rng(0)
+    points = rng.standard_normal((40, n_features)) * np.linspace(1, 4, n_features)
+    splits = [split_rows(np.arange(40), rng) for _ in range(3)]
+    axes = [[np.linalg.svd(points[h] - points[h].mean(axis=0))[2][0] for h in split] for split in splits]
+    assert first_axis_cosines(points, splits) == pytest.approx([abs(a @ b) for a, b in axes], rel=1e-6)
+
+
+def test_halves_of_unequal_sizes_keep_their_order():
+    rng = np.random.default_rng(0)
+    points = rng.standard_normal((30, 50)) * np.linspace(1, 4, 50)
+    splits = [(np.arange(n), np.arange(n, 30)) for n in (12, 18, 12)]
+    one_by_one = [first_axis_cosines(points, [split])[0] for split in splits]
+    assert first_axis_cosines(points, splits) == pytest.approx(one_by_one, rel=1e-9)
+    assert one_by_one[0] == one_by_one[2] != one_by_one[1]
+    assert first_axis_cosines(np.ones((30, 50)), splits).tolist() == [0, 0, 0]
 
 
 def test_equal_rows_and_too_few_prompts_give_reasons():

@@ -22,7 +22,7 @@ from tests.quick import quick
 
 N = 120
 OUTCOME = Need("outcome_log_prob")
-AXIS = ValueAxis(sites=("v",), n_permutations=49, n_splits=3, n_null=20)
+AXIS = ValueAxis(sites=("v",), n_permutations=49)
 MANIFOLD = Manifold(n_permutations=49, n_bootstrap=30, n_null=20, n_splits=2)
 CAUSAL = Causal(n_controls=19, n_bootstrap=20)
 BELIEF = Belief(sites=("v",), n_permutations=49, n_bootstrap=30)
