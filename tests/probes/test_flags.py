@@ -61,7 +61,7 @@ CONTROLS = {
         "best_layer_entropy_correlation": {"best_layer_entropy_correlation_within_token": True},
     },
     "value_axis": {
-        "r2": {"r2_beyond_token": True, "r2_beyond_embedding": False},
+        "r2": {"r2_beyond_token": True},
         "r2_beyond_token": {"r2_beyond_previous": True},
         "best_layer_r2": {"best_layer_r2_beyond_token": True},
         "pc1_correlation": {"pc1_correlation_beyond_token": True},

@@ -244,10 +244,10 @@ def test_the_shipped_tunnel_knows_its_uncertainty_by_whether_the_key_was_seen(tu
     found = replace(SMALL, sites=("z", "v", "resid")).analyse(tunnel, {})
     assert found["bayes_r2_beyond_token"].value > 0.9
     assert found["bayes_r2_beyond_token"].p == 0.01
-    # nothing but the token is in the first layer's values, and the token is a nuisance
+    # nothing but the token is in the embedding and the first layer's values, and the token is a nuisance
     table = found.tables["by_layer"]
-    first = (table["site"] == "v") & (table["layer"] == 0) & (table["nuisances"] == "token")
-    assert (table["r2"][first] == 0).all() and found["depth_0_r2_beyond_token"].value == 0
+    first = (table["site"] != "z") & (table["layer"] == 0) & (table["nuisances"] == "token")
+    assert first.sum() == 8 and (table["r2"][first] == 0).all()
     # Answers to seen keys are certain; among unseen ones the entropy falls with the values that are left.
     probe = replace(SMALL, sites=("v",))
     whole = probe.analyse(tunnel, {})["bayes_r2_beyond_token"]
@@ -303,25 +303,31 @@ def test_what_depends_on_the_token_alone_reads_zero_beyond_it():
 
 @pytest.mark.parametrize("name", QUANTITIES)
 def test_what_was_taken_out_is_said_and_only_then(name):
-    is_beyond = name.endswith("_beyond_token") and not name.startswith("depth_0")
+    is_beyond = name.endswith("_beyond_token")
     assert ("beyond everything the last token determines" in QUANTITIES[name].meaning) == is_beyond
 
 
-def test_the_best_layer_and_depth_0_say_what_they_read():
+def test_the_best_layer_says_which_it_is():
     judgement, r2 = made_judgement()
     better = Read(r2 + 0.05, r2, np.where(np.arange(10)[:, None] < 8, r2 + 1, r2 - 1), False)
     best = replace(judgement, reads=[*judgement.reads, better]).best_layer(3)
     found = QUANTITIES.scalar("best_layer_r2", best)
     assert found.value == pytest.approx((r2[:, 0] + 0.05 * (np.arange(10) < 8)).mean())
     assert "Layer 2 in 80%" in found.meaning and found.p == 1 / 4 and not found.p_over
-    table = np.random.default_rng(1).standard_normal((12, 10, 32)).astype(np.float32)
-    plain = depth_world(lambda token, length: table[token, 0])
-    assert plain["depth_0_r2_beyond_token"].value == 0.0 and np.isfinite(plain["r2_beyond_embedding"].value)
-    learned = depth_world(lambda token, length: table[token, 0] + table[length - 1, 1])["depth_0_r2_beyond_token"]
-    assert np.isnan(learned.value) and learned.null_reason == "depth 0 of this model holds positions beside the token"
-    other = depth_world(lambda token, length: np.random.default_rng(2).standard_normal((240, 32)))
-    assert other["depth_0_r2_beyond_token"].null_reason.startswith("depth 0 of this model holds more than token")
-    assert "not among `sites`" in token_world(0, 0.0)["depth_0_r2_beyond_token"].null_reason
+
+
+def test_an_embedding_holds_nothing_beyond_its_token():
+    rng = np.random.default_rng(0)
+    token, embeddings = rng.integers(0, 12, 240), rng.standard_normal((12, 32))
+    probe = replace(SMALL, sites=("v", "resid"))
+    stream = rng.standard_normal((4, 240, 32))
+    stream[0] = embeddings[token]
+    planted = {"resid": stream.astype(np.float32)}
+    capture = synthetic_capture(probe.needs, Shape(240), planted=planted, columns={"token": token})
+    table = probe.analyse(capture, {}).tables["by_layer"]
+    beyond = (table["site"] == "resid") & (table["nuisances"] == "token")
+    assert (table["r2"][beyond & (table["layer"] == 0)] == 0).all()
+    assert (table["r2"][beyond & (table["layer"] > 0)] != 0).all()
 
 
 def test_selectivity_is_above_control_tasks_and_its_null_is_zero():
@@ -390,9 +396,8 @@ def test_beyond_the_token_only_what_is_there_is_found():
     assert much["nuisance_r2"].value > 0.2 and "token frequency" in much["nuisance_r2"].meaning
     found = token_world(0, 0.3, told=0.5)
     assert found["r2_beyond_token"].p == 0.01 and 0.2 < found["r2_beyond_token"].value < 0.6
-    assert found["r2_beyond_embedding"].p is None and np.isnan(found["r2_beyond_embedding"].value)
     assert found.standing("r2") == "above" and much.standing("r2") == "within"
-    assert {c.scalar for c in found.controls["r2"]} == {"r2_beyond_token", "r2_beyond_embedding"}
+    assert [control.scalar for control in found.controls["r2"]] == ["r2_beyond_token"]
     assert any("last tokens" in note and "recurs in their half" in note for note in found.notes)
 
 
@@ -406,40 +411,6 @@ def test_too_few_recurring_tokens_are_underpowered_and_say_how_many_prompts_woul
     assert not found["r2"].underpowered
     none = world(rng.standard_normal((260, D)), rng.uniform(0, 8, 260), token=np.arange(260))
     assert np.isnan(none["r2_beyond_token"].value) and "share their last token" in none["r2_beyond_token"].null_reason
-
-
-TOLD = [("beyond", 0.6, 1.0), ("embedding", -0.3, 0.1)]
-
-
-@pytest.mark.parametrize(("told", "low", "high"), quick(TOLD[:1], TOLD))
-def test_what_is_read_beyond_the_embedding_is_what_it_does_not_tell(told, low, high):
-    rng = np.random.default_rng(0)
-    n, embedded, beyond = 400, *rng.standard_normal((2, 400))
-    embedding = rng.standard_normal((n, 32)) * 0.1
-    embedding[:, 0] += 3 * embedded
-    values = rng.standard_normal((3, n, D)) * 0.1
-    values[:, :, 0] += 3 * (embedded + beyond if told == "beyond" else embedded)
-    values[:, :, 1] += 3 * beyond if told == "beyond" else 0
-    probe = replace(SMALL, sites=("v", "resid"))
-    stream = rng.standard_normal((4, n, 32))
-    stream[0] = embedding
-    planted = {"resid": stream.astype(np.float32), "v": values.reshape(3, n, 2, -1).astype(np.float32)}
-    columns = {"next_entropy_bits": 4 + embedded + beyond, "token": np.arange(n) % 40}
-    found = probe.analyse(synthetic_capture(probe.needs, Shape(n), planted=planted, columns=columns), {})
-    assert low < found["r2_beyond_embedding"].value < high and found["r2"].value > 0.3
-    interval = found["r2_beyond_embedding"].interval
-    assert interval is not None and interval[0] < found["r2_beyond_embedding"].value < interval[1]
-
-
-def depth_world(embedding_of, n=240):
-    """The residual stream with this embedding of token and position at depth 0, noise after it."""
-    rng = np.random.default_rng(0)
-    token, length = rng.integers(0, 12, n), rng.integers(5, 8, n)
-    probe = replace(SMALL, sites=("v", "resid"))
-    stream = rng.standard_normal((4, n, 32)).astype(np.float32)
-    stream[0] = embedding_of(token, length)
-    columns = {"token": token, "length": length, "position": length - 1}
-    return probe.analyse(synthetic_capture(probe.needs, Shape(n), planted={"resid": stream}, columns=columns), {})
 
 
 def test_surprisals_and_tokens_before_the_last_are_of_texts_alone_and_in_their_order():
