@@ -67,7 +67,7 @@ class ValueAxis(Probe):
 
     name: ClassVar[str] = "value_axis"
     quantities: ClassVar[Quantities] = QUANTITIES
-    cost: ClassVar[AnalysisCost] = AnalysisCost(n_fits=2 * N_HALF_SPLITS * 3)
+    cost: ClassVar[AnalysisCost] = AnalysisCost(seconds=0.8, row_seconds=3.5e-4, n_fits=2 * N_HALF_SPLITS * 3)
     question: ClassVar[str] = (
         "Is there a direction that encodes how uncertain the model is, and is it the first principal component?"
     )
