@@ -8,7 +8,7 @@ import tomllib
 from pathlib import Path
 
 PYPROJECT = Path(__file__).parent.parent / "pyproject.toml"
-EXTRAS = ("hub", "umap")
+EXTRAS = ("hub",)
 """Optional parts that are held to their lowest versions too."""
 
 

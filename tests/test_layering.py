@@ -45,7 +45,7 @@ LONGEST_FOLDER = 26
 NUMPY_ONLY = (
     "errors", "information", "table", "reductions", "sites", "need", "prompt", "capture", "findings", "probe", "tunnel",
 )  # fmt: skip
-HEAVY = {"torch", "transformers", "pandas", "plotly", "scipy", "sklearn", "pydantic", "datasets", "umap"}
+HEAVY = {"torch", "transformers", "pandas", "plotly", "scipy", "sklearn", "pydantic", "datasets"}
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ SCRIPTS = ("__main__", "programs.compiling")
 
 IMPORT_ALL = f"""
 import sys
-import numpy, pandas, scipy.stats, sklearn, torch, transformers, datasets, plotly.graph_objects, typer, rich, umap
+import numpy, pandas, scipy.stats, sklearn, torch, transformers, datasets, plotly.graph_objects, typer, rich
 from importlib.abc import MetaPathFinder
 
 class Missing(MetaPathFinder):  # what our libraries need of them, they have imported or left out by now

@@ -85,6 +85,7 @@ class RunSpec(RunOptions):
     def on(self, asked: RunOptions, given: Mapping[str, str]) -> RunOptions:
         """The same run where and how `asked` says: on its device, into its folder, trusting what it trusts.
 
+        Settings that a probe of today has no longer are left out.
         `given` are the options that were asked for, by flag. Raises `UsageError` where one would change the numbers.
         """
         said = {name: getattr(asked, name) for name in given}
@@ -95,6 +96,7 @@ class RunSpec(RunOptions):
                 found="the record already specifies it",
                 fix="Leave it out, or edit the command in the record.",
             )
+        said["settings"] = {name: _of_today(name, values) for name, values in self.settings.items()}
         return RunOptions(**vars(self) | said | {n: getattr(asked, n) for n in OPTIONS if n not in RECORDED})
 
     @property
@@ -103,7 +105,7 @@ class RunSpec(RunOptions):
 
         The edits are those in the file beside the record.
         """
-        settings = {name: _but_defaults(name, values) for name, values in self.settings.items()}
+        settings = {name: _but_defaults(name, _of_today(name, values)) for name, values in self.settings.items()}
         recorded = {name: getattr(self, name) for name in RECORDED} | {
             "probes": list(self.probes),
             "settings": {name: changed for name, changed in settings.items() if changed} or None,
@@ -150,6 +152,15 @@ def make_study(name: str, settings: Mapping[str, Any]) -> Study:
     """A study by name with some of its fields set, read and refused as those of a probe are."""
     cls = load_named("study", name)
     return cls(**read_fields(cls, name, settings))
+
+
+def _of_today(probe: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """The parameters that the probe still has; all of them where it is not installed."""
+    try:
+        known = {f.name for f in fields(load_entry("probe", probe))}
+    except (InterpError, ImportError):
+        return dict(parameters)
+    return {name: value for name, value in parameters.items() if name in known}
 
 
 def _but_defaults(probe: str, parameters: Mapping[str, Any], *, of_added: bool = False) -> dict[str, Any]:

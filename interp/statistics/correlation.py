@@ -1,4 +1,4 @@
-"""Rank correlations with their permutation and bootstrap distributions, and shares of variance explained.
+"""Rank correlations with their permutation and bootstrap distributions.
 
 Spearman's ρ is the Pearson correlation of midranks. Bootstrap resamples are weights, so every resample's ρ
 comes from one sort: a row that occurs w times shifts the midranks after it by w.
@@ -12,7 +12,6 @@ import numpy as np
 from jaxtyping import Float, Int, Num, Shaped
 
 from interp.statistics.intervals import maximum_statistic_p
-from interp.statistics.ratio import ratio
 
 _AT_ONCE = 100
 """Resamples that are ranked together: what they take stays in the processor's cache."""
@@ -141,31 +140,3 @@ def resampled_correlations(
 def _positive(variance: np.ndarray, square: np.ndarray) -> np.ndarray:
     """Variances, NaN where they are rounding beside the mean square."""
     return np.where(variance > 1e-12 * square, variance, np.nan)
-
-
-@dataclass(frozen=True)
-class Explained:
-    """The share of a coordinate's variance that a factor accounts for, and what chance alone would give.
-
-    `chance` is the mean over all permutations of the rows, in closed form: (groups − 1) / (n − 1), or 1 / (n − 1)
-    for a numeric factor. A factor with a value for every row explains everything and says nothing.
-    """
-
-    share: float
-    chance: float
-    n_values: int
-
-
-def explained_by_groups(y: Float[np.ndarray, " row"], groups: Shaped[np.ndarray, " row"]) -> Explained:
-    """η²: between-group over total sum of squares."""
-    _, codes, counts = np.unique(groups, return_inverse=True, return_counts=True)
-    centred = y - y.mean()
-    between = (np.square(np.bincount(codes, centred)) / counts).sum()
-    return Explained(float(ratio(between, centred @ centred)), (len(counts) - 1) / (len(y) - 1), len(counts))
-
-
-def explained_by_number(y: Float[np.ndarray, " row"], x: Num[np.ndarray, " row"]) -> Explained:
-    """R² of the straight line through a numeric factor (the squared Pearson correlation)."""
-    centred, direction = y - y.mean(), unit_length(np.asarray(x, dtype=np.float64)[None])[0]
-    share = float(ratio((centred @ direction) ** 2, centred @ centred))
-    return Explained(share, 1 / (len(y) - 1), len(np.unique(x)))

@@ -157,10 +157,6 @@ class Quantities(Mapping[str, Quantity]):
         ]
         return Table.stacked(spread, {name: known[name] for name in parts[0] if name in known}, caption)
 
-    def from_rows(self, rows: Sequence[Mapping[str, Any]], names: Sequence[str], caption: str = "") -> Table:
-        """One mapping a row, of these columns."""
-        return self.table({name: np.array([row[name] for row in rows]) for name in names}, caption)
-
     def findings(self, probe: str, scalars: Mapping[str, Scalar], tables: Mapping[str, Table], **rest: Any) -> Findings:
         """The findings; headline, controls and facts as declared, as far as they were measured, unless `rest` has them.
 

@@ -175,7 +175,7 @@ def ridge_coefficients(
         return np.zeros((d, *label.shape[1:]))
     gram = centred @ centred.T if n <= d else centred.T @ centred
     gram[np.diag_indices_from(gram)] += penalty
-    return centred.T @ solve_positive(gram, label) if n <= d else solve_positive(gram, centred.T @ label)
+    return centred.T @ _solve_positive(gram, label) if n <= d else _solve_positive(gram, centred.T @ label)
 
 
 def ridge_axis(
@@ -187,7 +187,7 @@ def ridge_axis(
     return axis / length if length > 0 else axis
 
 
-def solve_positive(matrix: np.ndarray, right: np.ndarray) -> np.ndarray:
+def _solve_positive(matrix: np.ndarray, right: np.ndarray) -> np.ndarray:
     """The solution for a symmetric positive definite matrix, which is overwritten."""
     factor = linalg.cho_factor(matrix.T, lower=True, overwrite_a=True, check_finite=False)  # .T: in the order of LAPACK
     return np.asarray(linalg.cho_solve(factor, right, check_finite=False))

@@ -9,7 +9,7 @@ from typing import Any
 
 _PACKAGES = (
     "interp", "torch", "transformers", "tokenizers", "safetensors", "numpy", "scipy", "scikit-learn",
-    "umap-learn", "pandas", "pyarrow", "datasets", "accelerate", "plotly", "transformer-lens",
+    "pandas", "pyarrow", "datasets", "accelerate", "plotly", "transformer-lens",
 )  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""Figures of a training: the manifold beside the attention map at every checkpoint, and what settles when."""
+"""Figures of a training: the values at every checkpoint, and what settles when."""
 
 from typing import TYPE_CHECKING
 
@@ -57,11 +57,10 @@ def dynamics_figures(findings: Findings) -> tuple[Figure, ...]:
     by_step = tables["by_step"]
     drawn = (
         Figure(
-            "unfurling", "Values and attention during training",
-            "Move through the checkpoints. Left: values on the first plane of the final ones, coloured by entropy. "
-            "Right: attention in one sequence, brighter for more weight. Where the right stands still while the left "
-            "still changes, attention settled before the values. No null is drawn; the next figures have it.",
-            _unfurling(tables["points"], tables["attention"]), "points",
+            "unfurling", "Values during training",
+            "Move through the checkpoints: values on the first plane of the final ones, coloured by entropy. No null "
+            "is drawn; the next figures have it.",
+            _unfurling(tables["points"]), "points",
         ),
         Figure(
             "courses", "What settles first",
@@ -140,8 +139,8 @@ def _means(table: Table) -> Table:
     return Table({"step": steps} | means, {"step": "index"} | dict.fromkeys(names, "1"))
 
 
-def _unfurling(points: Table, attention: Table) -> "go.Figure":
-    """Two panels and a frame for every checkpoint, of the same rows; axes stand still: what moves is the model."""
+def _unfurling(points: Table) -> "go.Figure":
+    """A frame for every checkpoint, of the same rows; axes stand still: what moves is the model."""
     import plotly.graph_objects as go
 
     steps: list[int] = np.unique(points["step"]).tolist()
@@ -152,39 +151,20 @@ def _unfurling(points: Table, attention: Table) -> "go.Figure":
     said = [[where, float(b)] for where, b in zip(places(last), bits, strict=True)]
     hover = "%{customdata[0]}<br>%{customdata[1]:.2f} bits<extra></extra>"
     chart.points("pc2", colour=scale, size=7, customdata=said, hovertemplate=hover)
-    plot.add_trace(_weights(attention, steps[-1]))
     plot.frames = [
-        go.Frame(name=str(step), traces=[0, 1], data=[
-            go.Scatter(x=mine["pc1"], y=mine["pc2"], mode="markers", showlegend=False), _weights(attention, step),
-        ])
+        go.Frame(
+            name=str(step), traces=[0],
+            data=[go.Scatter(x=mine["pc1"], y=mine["pc2"], mode="markers", showlegend=False)],
+        )
         for step, mine in points.groups("step")
     ]  # fmt: skip
-    rows = [str(row) for row in np.unique(attention["row"])]
     options = {"mode": "immediate", "frame": {"duration": 0, "redraw": True}, "transition": {"duration": 0}}
     buttons = [{"method": "animate", "args": [[str(step)], options], "label": str(step)} for step in steps]
     plot.update_layout(
-        xaxis={"domain": [0, 0.46], "range": _range(points["pc1"])}, yaxis={"range": _range(points["pc2"])},
-        xaxis2={"domain": [0.58, 1], "anchor": "y2", "title": {"text": "key position (tokens)"}, "showgrid": False},
-        yaxis2={
-            "anchor": "x2", "showgrid": False, "autorange": "reversed", "type": "category", "categoryarray": rows,
-            "title": {"text": "query position (tokens)" if attention.units["row"] == "tokens" else "layer"},
-        },
+        xaxis={"range": _range(points["pc1"])}, yaxis={"range": _range(points["pc2"])},
         sliders=[{"active": len(steps) - 1, "currentvalue": {"prefix": "step "}, "pad": {"t": 40}, "steps": buttons}],
     )  # fmt: skip
     return plot
-
-
-def _weights(attention: Table, step: int) -> "go.Heatmap":
-    import plotly.graph_objects as go
-
-    seen = attention.where(attention["step"] == step)
-    rows, keys = np.unique(attention["row"]), np.arange(int(attention["key"].max(initial=-1)) + 1)
-    weights = np.full((len(rows), len(keys)), np.nan)
-    weights[np.searchsorted(rows, seen["row"]), seen["key"]] = seen["weight"]
-    return go.Heatmap(
-        z=weights, x=keys, y=[str(row) for row in rows], zmin=0, zmax=1, colorscale="Cividis", showscale=False,
-        xaxis="x2", yaxis="y2", hovertemplate="%{y} → %{x}: %{z:.2f}<extra></extra>",
-    )  # fmt: skip
 
 
 def _range(values: np.ndarray) -> list[float]:

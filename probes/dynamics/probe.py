@@ -42,7 +42,7 @@ from .exchange import exchange_numbers, exchange_table, unexchanged
 from .indices import indices, undefined_index
 from .quantities import QUANTITIES
 from .read import EXCHANGED, NEEDS, errors, read_checkpoint, read_exchanged
-from .tables import attention_table, points_table, settled_table, step_layer_table, step_table, updates_table
+from .tables import points_table, settled_table, step_layer_table, step_table, updates_table
 from .training import Training
 
 _LEAST = {"n_permutations": 19, "n_bootstrap": 20}
@@ -116,7 +116,7 @@ class Dynamics(Probe):
         tables |= {
             "by_step": step_table(training), "by_step_layer": step_layer_table(training),
             "settled": settled_table(training, self.epsilon), "updates": updates_table(training),
-            "points": points_table(training, base), "attention": attention_table(training, base),
+            "points": points_table(training, base),
         }  # fmt: skip
         return QUANTITIES.findings(
             self.name, QUANTITIES.scalars(numbers | indices(training, self.epsilon)), tables,

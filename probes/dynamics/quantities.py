@@ -88,6 +88,6 @@ QUANTITIES = Quantities(
         **dict.fromkeys(("entropy_correlation", "bayes_entropy_correlation"), "1"),
         **dict.fromkeys(("manifold_length", "pc1", "pc2"), "activation"), "participation_ratio": "dimensions",
         **dict.fromkeys(("step", "step_from", "after", "until"), "steps"), "epsilon": "fraction", "course": "label",
-        "position": "tokens", "key": "tokens", "weight": "fraction",
+        "position": "tokens",
     },
 )  # fmt: skip

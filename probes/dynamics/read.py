@@ -8,7 +8,7 @@ Layers and heads keep their axes; what is shown to the eye is of the primary lay
     of weights    `drift` [layer, head]; `update.<matrix>`, `away.<matrix>` [layer]
     exchanged     `exchange.patterns`, `exchange.network` [prompt]: errors with exchanged patterns (`exchange`) on the
                   prompts `exchange.prompts`
-    for the eye   `coordinates` [point, 2] in the first plane of the end's values; `map` [row, key] of attention
+    for the eye   `coordinates` [point, 2] in the first plane of the end's values
 """
 
 import numpy as np
@@ -69,8 +69,7 @@ def read_checkpoint(
     found |= _of_weights(capture, before, final)
     profiles = _profiles(capture, cloud, final, n_draws, seed)
     found |= {f"stat.{name}": _entries(profile, len(cloud.points)) for name, profile in profiles.items()}
-    primary = end.layer_index(layer)
-    return found | {"coordinates": _coordinates(cloud, end, primary), "map": _map(capture, final, primary)}
+    return found | {"coordinates": _coordinates(cloud, end, end.layer_index(layer))}
 
 
 def errors(capture: Capture, final: Capture) -> dict[str, Float[np.ndarray, " prompt"]]:
@@ -208,15 +207,3 @@ def _coordinates(cloud: Cloud, end: Cloud, layer: int) -> Float[np.ndarray, "poi
     points = cloud.points[layer][shown_rows(end)].astype(np.float64)
     scores = (points - end.points[layer].mean(axis=0, dtype=np.float64)) @ axes.T
     return np.pad(scores, ((0, 0), (0, 2 - scores.shape[1])))
-
-
-def sharpest_head(final: Capture, layer: int) -> int:
-    """The head of a layer that ends with the lowest attention entropy: the one whose picture says most."""
-    return int(final[ENTROPY][layer].mean(axis=0).argmin())
-
-
-def _map(capture: Capture, final: Capture, layer: int) -> Float[np.ndarray, "row key"]:
-    """Attention weights of the first sequence: its rows in one head; of a text one row a layer, mean over heads."""
-    mine = final.rows["prompt"] == final.rows["prompt"][0]
-    weights = np.exp2(capture[ROWS][:, mine].astype(np.float64))
-    return weights[layer, :, sharpest_head(final, layer)] if mine.sum() > 1 else weights[:, 0].mean(axis=1)

@@ -118,26 +118,3 @@ def points_table(training: Training, final: Capture) -> Table:
     return QUANTITIES.table(
         columns, f"Values on the first two principal axes of the end's, about the end's mean; entropy: {whose}."
     )
-
-
-def attention_table(training: Training, final: Capture) -> Table:
-    """The attention map of the first sequence at every checkpoint; keys it cannot see are left out."""
-    maps = training.read["map"]
-    n_steps, n_rows, n_keys = maps.shape
-    mine = final.rows["prompt"] == final.rows["prompt"][0]
-    is_sequence = bool(mine.sum() > 1)
-    row = final.rows["position"][mine] if is_sequence else np.arange(n_rows)
-    columns = {
-        "step": np.repeat(training.steps, n_rows * n_keys),
-        "row": np.tile(np.repeat(row, n_keys), n_steps),
-        "key": np.tile(np.arange(n_keys), n_steps * n_rows),
-        "weight": maps.ravel(),
-    }
-    caption = (
-        "Attention weights of the first sequence at its scored positions, in the head of the primary layer that ends "
-        "sharpest."
-        if is_sequence
-        else "Attention weights of the last token of the first text, one row a layer, mean over heads."
-    )
-    table = QUANTITIES.table(columns, caption, row="tokens" if is_sequence else "layer")
-    return table.where(~np.isnan(table["weight"]))

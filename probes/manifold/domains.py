@@ -16,7 +16,6 @@ from ..measures.profiles import Part
 from .collapse import MIN_PER_FIFTH, MIN_PROMPTS, MIXED, Collapse, Pool, Spectra, domain_collapse, pool_of
 from .cross_projection import MAX_PERMUTATIONS, cross_projection
 from .quantities import QUANTITIES
-from .rarefaction import rarefaction_table
 
 MIN_CLUSTERS = 10
 """Clusters of the poorest set below which a collapse is called underpowered."""
@@ -30,9 +29,7 @@ CAPTION = (
 )
 
 
-def restriction(
-    cloud: Cloud, layer: int, scaling: Scaling, per_fifth: int, n_permutations: int, n_null: int, seed: int
-) -> Part:
+def restriction(cloud: Cloud, layer: int, scaling: Scaling, per_fifth: int, n_permutations: int, seed: int) -> Part:
     """Compare the domains of a pool at one layer, or say why that cannot be done.
 
     Of a sequence one scored position takes part, drawn at random: rows of one sequence belong together. Compared are
@@ -40,20 +37,20 @@ def restriction(
     """
     if why := _without_domains(cloud.rows):
         return Part(notes=(f"No domain comparison: {why}.",))
-    at_layer, rng = replace(cloud, points=cloud.points[layer : layer + 1]), np.random.default_rng(seed)
+    at_layer = replace(cloud, points=cloud.points[layer : layer + 1])
     one_each = at_layer.one_of_each(cloud.prompts, np.random.default_rng([seed, 5]))
     rows, points = one_each.rows, one_each.points[0]
-    found = _compared(rows, points, scaling, per_fifth, n_permutations, seed, rng)
+    found = _compared(rows, points, scaling, per_fifth, n_permutations, seed)
     if isinstance(found, str):
         return Part(notes=(f"No domain comparison: {found}.",))
     pool, spectra = found.pool, found.spectra
-    tables = {"collapse": _table(found), "rarefaction": rarefaction_table(pool, spectra, n_null, rng)}
     crossed = cross_projection(pool, spectra, n_permutations, np.random.default_rng([seed, 3]))
-    again, rng = recurs(rows["token"]), np.random.default_rng(seed)
+    again = recurs(rows["token"])
     rows, points = rows.where(again), _beyond_token(points[again], rows["token"][again])
-    within = _compared(rows, points, scaling, per_fifth, min(n_permutations, MAX_PERMUTATIONS), seed, rng)
+    within = _compared(rows, points, scaling, per_fifth, min(n_permutations, MAX_PERMUTATIONS), seed)
     scalars = _scalars(found) | ({} if isinstance(within, str) else _scalars(within, "_within_token"))
-    return Part({**scalars, **crossed.scalars}, {**tables, **crossed.tables}, (*_notes(cloud, pool), *crossed.notes))
+    tables = {"collapse": _table(found), **crossed.tables}
+    return Part({**scalars, **crossed.scalars}, tables, (*_notes(cloud, pool), *crossed.notes))
 
 
 def _without_domains(rows: Table) -> str:
@@ -64,9 +61,8 @@ def _without_domains(rows: Table) -> str:
 
 
 def _compared(
-    rows: Table, points: np.ndarray, scaling: Scaling, per_fifth: int, n_permutations: int, seed: int,
-    rng: np.random.Generator,
-) -> Collapse | str:  # fmt: skip
+    rows: Table, points: np.ndarray, scaling: Scaling, per_fifth: int, n_permutations: int, seed: int
+) -> Collapse | str:
     """The collapse of some points, or why there is none."""
     if why := _without_domains(rows):
         return why
@@ -76,7 +72,7 @@ def _compared(
             f"fewer than two domains have {MIN_PER_FIFTH} prompts in every fifth of the entropy and "
             f"{MIN_PROMPTS} in common"
         )
-    found = domain_collapse(pool, Spectra(points[kept], scaling), n_permutations, rng)
+    found = domain_collapse(pool, Spectra(points[kept], scaling), n_permutations, np.random.default_rng(seed))
     if not np.isfinite(found.permuted).all() or not np.isfinite(found.changes).all():
         return "in some set every row is the same point"
     return found

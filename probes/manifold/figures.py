@@ -13,7 +13,6 @@ from interp.table import Table
 
 from ..measures.target import Target
 from .collapse import MIXED
-from .rarefaction import NOISE
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -50,13 +49,11 @@ def figures(findings: Findings) -> tuple[Figure, ...]:
     layer, target = int(findings.arrays["primary_layer"].item()), Target.of(tables["by_layer"])
     drawn = [_map(tables["points"], tables["null_points"], layer, target)]
     drawn += [_profile(tables["by_layer"], target, *spec) for spec in _PROFILES]
-    drawn += [_spectrum(tables["spectrum"]), _explained(tables["explained"]), _dropped(tables["dropped"])]
+    drawn.append(_spectrum(tables["spectrum"]))
     if "cross_projection" in tables:
         drawn.append(_cross_projection(tables["cross_projection"]))
     if "collapse" in tables:
-        drawn += [_collapse(tables["collapse"]), _rarefaction(tables["rarefaction"])]
-    if "umap" in tables:
-        drawn.append(_umap(tables["umap"], target))
+        drawn.append(_collapse(tables["collapse"]))
     return tuple(drawn)
 
 
@@ -69,7 +66,7 @@ def _map(points: Table, null: Table, primary: int, target: Target) -> Figure:
     layers = np.unique(points["layer"])
     of_layer = {layer: points.where(points["layer"] == layer) for layer in layers}
     for layer, mine in of_layer.items():
-        _add_points(chart.of(mine), "pc2", target, points[target.name], f"layer {layer}")
+        _add_points(chart.of(mine), target, points[target.name], f"layer {layer}")
     with_axis = [layer for layer, mine in of_layer.items() if _add_axis(chart.plot, mine, axes, target)]
     of = [primary, *layers, *with_axis]
     shown = [[bool(layer == other) for other in of] for layer in layers]
@@ -98,7 +95,7 @@ def _loudest(points: Table) -> str:
     )
 
 
-def _add_points(chart: Chart, y: str, target: Target, whole: np.ndarray, name: str = "") -> None:
+def _add_points(chart: Chart, target: Target, whole: np.ndarray, name: str) -> None:
     """Points that say their text, their domain where there are several, and the target."""
     points = chart.table
     texts = [html.escape(str(text)) for text in points["text"]]
@@ -107,7 +104,7 @@ def _add_points(chart: Chart, y: str, target: Target, whole: np.ndarray, name: s
     unit = points.units[target.name]
     scale = scale_of(points[target.name], target.brief, unit, whole) | {"opacity": 1}
     hover = f"%{{text}}<br>%{{marker.color:.2f}} {html.escape(unit)}<extra></extra>"
-    chart.points(y, name, scale, 8, text=texts, customdata=None, hovertemplate=hover, showlegend=False)
+    chart.points("pc2", name, scale, 8, text=texts, customdata=None, hovertemplate=hover, showlegend=False)
 
 
 def _add_axis(plot: "go.Figure", points: Table, coordinates: tuple[str, ...], target: Target) -> bool:
@@ -153,19 +150,6 @@ def _spectrum(table: Table) -> Figure:
     return Figure("spectrum", "The spectrum at the primary layer", reading, chart.plot, "spectrum")
 
 
-def _explained(table: Table) -> Figure:
-    chart = Chart(table, "layer", "layer", "share of PC1's variance (fraction)")
-    for factor, mine, colour in chart.by("factor"):
-        mine.line("share", factor, None, colour, mode="lines+markers", legendgroup=factor)
-        hidden = {"showlegend": False, "hoverinfo": "skip"}
-        mine.line("chance", f"null, {factor}", "dot", colour, legendgroup=factor, **hidden)
-    reading = (
-        "What else PC1 follows: each line is one property of the prompts; dotted, the null: what a property with as "
-        "many values explains by chance."
-    )
-    return Figure("explained", "What PC1 follows", reading, chart.plot, "explained")
-
-
 def _collapse(table: Table) -> Figure:
     chart = Chart(table, "share", _SHARE, "")
     mixed, domains = table.where(table["set"] == MIXED), table.where(table["set"] != MIXED)
@@ -185,15 +169,6 @@ def _collapse(table: Table) -> Figure:
         "and entropy. The dotted line is the mixed set."
     )
     return Figure("collapse", "Does one domain collapse?", reading, chart.plot, "collapse")
-
-
-def _dropped(table: Table) -> Figure:
-    chart = Chart(table, "n_dropped", "columns of largest variance left out", _SHARE).profile("pc1_plus_pc2_share")
-    reading = (
-        "If the curve falls to the grey band, the null, when columns of largest variance are left out, a few such "
-        "dimensions make the plane."
-    )
-    return Figure("dropped", "Does the plane depend on a few dimensions?", reading, chart.plot, "dropped")
 
 
 def _cross_projection(table: Table) -> Figure:
@@ -218,30 +193,3 @@ def _cross_projection(table: Table) -> Figure:
         "domain varies along its own axes."
     )
     return Figure("cross_projection", "Do domains share their axes?", reading, plot, "cross_projection")
-
-
-def _rarefaction(table: Table) -> Figure:
-    chart = Chart(table, "n", "prompts", _SHARE)
-    for name, mine, colour in chart.by("set"):
-        is_null = name == NOISE
-        if name in (NOISE, MIXED):
-            mine.band((mine.table["low"], mine.table["high"]), NULL if is_null else colour)
-        if is_null:
-            mine.curve("share", f"null: {name}", NULL, "dash")
-        else:
-            mine.curve("share", name, colour, "solid")
-    chart.plot.update_xaxes(type="log", tickvals=np.unique(table["n"]))
-    reading = (
-        "Shares fall as prompts are added, in the null (noise) too: compare sets only at equal numbers of prompts."
-    )
-    return Figure("rarefaction", "The share depends on how many prompts", reading, chart.plot, "rarefaction")
-
-
-def _umap(table: Table, target: Target) -> Figure:
-    chart = Chart(table, "umap1", "UMAP 1", "UMAP 2")
-    _add_points(chart, "umap2", target, table[target.name])
-    reading = (
-        "An illustration only: UMAP preserves neighbours, not distances, and can show clusters in noise. There is no "
-        "null, because nothing is measured."
-    )
-    return Figure("umap", "UMAP of the primary layer (illustration)", reading, chart.plot, "umap")

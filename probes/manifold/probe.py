@@ -3,10 +3,9 @@
 Points are the values at the scored positions, heads concatenated, one cloud a layer. At every layer: PC1 and
 PC1+PC2 share, participation ratio and intrinsic dimension of the drawn prompts (they depend on how many there are),
 each jackknifed over prompts and beside its null; how PC1, and the position along a curve through the cloud, follow the
-entropy of the next token; what else PC1 follows. At the primary layer: whether prompts of one domain lie in fewer
-directions than prompts of all (`collapse`). Correlations with entropies use all prompts, and are repeated within the
-last token: PC1 and entropies both differ between classes of tokens. Formulas, nulls and failure modes are in
-docs/reference/probes.
+entropy of the next token. At the primary layer: whether prompts of one domain lie in fewer directions than prompts of
+all (`collapse`). Correlations with entropies use all prompts, and are repeated within the last token: PC1 and entropies
+both differ between classes of tokens. Formulas, nulls and failure modes are in docs/reference/probes.
 
 Source: Paper III (arXiv 2512.23752), sections 4.2 and 5, with the controls of its critics: nulls at the same size,
 all eigenvalues, centred rather than standardised, prompts left out rather than repeated.
@@ -37,13 +36,12 @@ from ..measures.field_checks import refuse_too_few
 from ..measures.geometry import count_distinct, dimension_estimates, spectral_estimates, spectrum_table
 from ..measures.halves import recurs
 from ..measures.layers import Scale
-from ..measures.maps import MAX_POINTS, cloud_axes, null_points_table, points_table, snippets, umap_table
+from ..measures.maps import MAX_POINTS, cloud_axes, null_points_table, points_table, snippets
 from ..measures.sample_sizes import FEW_HALVED, FEW_POINTS
 from ..measures.target import EXACT_ENTROPY, NEXT_ENTROPY, Target
 from .domains import restriction
-from .explained import explained_table
 from .quantities import QUANTITIES
-from .robustness import dropped_estimates, dropped_table, influence, stability_estimates, without_loudest
+from .robustness import dropped_estimates, stability_estimates, without_loudest
 
 BY_LAYER = (
     "Layer by layer: value, 95 % interval (_low, _high), null with its 95 % band, and p over all layers. Correlations "
@@ -66,7 +64,7 @@ class Manifold(Probe):
     z-scored as in the paper. `layer`: the primary one, which the headline is read at. `n_dropped`: how many of the
     loudest columns the robust variant leaves out. `n_splits`: half splits for the stability of the first axis.
     `n_permutations`, `n_null` (Gaussian clouds), `n_bootstrap`: sizes of the reference distributions. `per_quintile`:
-    prompts of each fifth of the entropies in the sets of the domain comparison. `umap`: an embedding as illustration.
+    prompts of each fifth of the entropies in the sets of the domain comparison.
     `target`: what the axis and the curve are compared with, the next-token entropy or a column of numbers, or
     `column=value`, one value against the rest.
     """
@@ -80,7 +78,6 @@ class Manifold(Probe):
     n_null: int = 100
     n_bootstrap: int = 500
     per_quintile: int = 15
-    umap: Literal["off", "on"] = "off"
     seed: int = 0
     target: str = field(default=NEXT_ENTROPY, metadata=ADDED)
 
@@ -120,14 +117,10 @@ class Manifold(Probe):
         first = _first(pool_axes)
         of_layers = self._of_layers(cloud, small, clouds) | self._against_entropy(pool, first, cloud, _first(axes))
         at_layer: list[Callable[[], Any]] = [
-            lambda: restriction(
-                pool, layer, self.scaling, self.per_quintile, self.n_permutations, self.n_null, self.seed
-            ),
-            lambda: influence(small, layer, self.scaling, self.seed),
-            lambda: dropped_table(small, layer, self.scaling, self.seed),
+            lambda: restriction(pool, layer, self.scaling, self.per_quintile, self.n_permutations, self.seed),
             lambda: self._best_layers(pool, first),
         ]
-        restricted, influenced, dropped, best_layers = side_by_side(lambda part: part(), at_layer)
+        restricted, best_layers = side_by_side(lambda part: part(), at_layer)
         quantities = QUANTITIES.filled(**pool.slots, n_dropped=str(self.n_dropped))
         where = {"layer": np.arange(cloud.n_layers), "n_distinct_rows": np.array(distinct)}
         shown, texts = np.isin(cloud.units, small.units), snippets(small.rows, base)
@@ -136,19 +129,13 @@ class Manifold(Probe):
             "points": points_table(small, [replace(a, scores=a.scores[shown]) for a in axes], texts),
             "null_points": null_points_table(small.points[layer], self.scaling, self.seed),
             "spectrum": spectrum_table(cloud.points[layer], self.scaling, clouds),
-            "explained": explained_table(first, pool.rows, target),
-            "dropped": dropped,
-            **influenced.tables,
             **restricted.tables,
         }
-        if self.umap == "on":
-            tables["umap"] = umap_table(small, layer, self.scaling, self.seed, texts)
         n_pool = len(distinct_rows(pool.points[layer]))
         scalars = {
             name: _counted(scalar, n_pool if scalar.n == pool.counted["n"] else distinct[layer])
             for name, scalar in quantities.scalars(of_layers, layer).items()
         }
-        scalars |= {name: _counted(scalar, distinct[layer]) for name, scalar in influenced.scalars.items()}
         return quantities.findings(
             self.name,
             scalars | quantities.scalars(best_layers) | restricted.scalars,
@@ -165,7 +152,7 @@ class Manifold(Probe):
     def _of_layers(self, cloud: Cloud, small: Cloud, clouds: GaussianClouds) -> dict[str, Estimates]:
         """Every number that is given layer by layer and asks nothing about entropies, on the drawn prompts."""
         left = without_loudest(cloud, self.n_dropped)
-        dropped = [] if left is None else [lambda: dropped_estimates(left[0], self.scaling, self.seed, "_dropped")]
+        dropped = [] if left is None else [lambda: dropped_estimates(left, self.scaling, self.seed)]
         return _joined([
             lambda: spectral_estimates(cloud, self.scaling, clouds),
             lambda: {"intrinsic_dimension": dimension_estimates(small, self.scaling, self.seed)},
@@ -186,7 +173,7 @@ class Manifold(Probe):
         ]
         if (left := without_loudest(pool, self.n_dropped)) is not None:
             parts.append(lambda: {
-                f"{order}_dropped": self._correlation(_first(cloud_axes(left[0], self.scaling, 1)), pool)
+                f"{order}_dropped": self._correlation(_first(cloud_axes(left, self.scaling, 1)), pool)
             })  # fmt: skip
         if pool.target.is_entropy and pool.rows.n_rows > cloud.rows.n_rows:
             drawn = self._curve(cloud.points)

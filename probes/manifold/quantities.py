@@ -124,12 +124,6 @@ QUANTITIES = Quantities(
             "1, other prompts would give the same axis.",
             "{gaussian}", "the {n_splits} splits share {unit}s",
         ),
-        "largest_influence": Quantity(
-            "fraction",
-            "Largest change of the PC1+PC2 share when a single {unit} is left out; above its null, a single {unit} "
-            "determines the plane.",
-            "{gaussian}", "the largest of all prompts: leaving one out is what it measures",
-        ),
         "{prefix}_correlation_within_token": _order(_AXIS + _WITHIN_TOKEN),
         "{prefix}_correlation_within_position": _order(
             "The same among rows at one position of the sequence: how the first principal component follows {target} "
@@ -150,8 +144,7 @@ QUANTITIES = Quantities(
         ),
     },
     columns={
-        "chance": "fraction", "factor": "label", "high": "fraction", "low": "fraction", "n": "prompts",
-        "n_dropped": "columns", "n_values": "values", "of": "label", "plane_of": "label", "ratio": "dimensions",
-        "ratio_change": "dimensions", "share": "fraction", "share_change": "fraction", "variance_dropped": "fraction",
+        "n": "prompts", "of": "label", "plane_of": "label", "ratio": "dimensions", "ratio_change": "dimensions",
+        "share": "fraction", "share_change": "fraction",
     },
 )  # fmt: skip

@@ -1,105 +1,42 @@
-"""Does the flatness of a cloud hang on a few loud dimensions, or on one prompt?
+"""Does the flatness of a cloud hang on a few loud dimensions, and would other prompts give the same first axis?
 
 Dropping: the k columns of largest variance are left out and everything is measured again, the null with the columns
-that stay. Influence: the change of the PC1+PC2 share when one prompt is left out; the largest is compared with the
-largest in Gaussian clouds of the same size and column deviations. Stability: |cos| between the first axes of disjoint
-halves of the prompts, beside that of such Gaussian clouds.
+that stay. Stability: |cos| between the first axes of disjoint halves of the prompts, beside that of Gaussian clouds of
+the same size and column deviations.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 from jaxtyping import Float
 
 from interp.statistics.estimates import Estimates
-from interp.statistics.ratio import ratio
 from interp.statistics.resampling import split_rows
-from interp.statistics.spectra import Scaling, gram_statistics, scaled, smaller_gram
-from interp.table import Table
+from interp.statistics.spectra import Scaling, centred_gram, leading_vectors, principal_axes, scaled
 
-from ..measures.axis_stability import first_axis_cosines
 from ..measures.cloud import Cloud
 from ..measures.geometry import ALL_ALIKE, NULL_NAMES, spectral_estimates
-from ..measures.profiles import Part
 from ..measures.sample_sizes import MIN_HALVES
-from .collapse import without_each_unit
-from .quantities import QUANTITIES
 
-DROPPED = (0, 1, 2, 4, 8, 16, 32)
 N_NULL = 20
-_SHARE = 1
-"""Where PC1+PC2 stands in `interp.statistics.spectra.SPECTRAL`."""
-
-DROPPED_CAPTION = (
-    "The primary layer without its k loudest columns (largest variance): the share of the variance that goes with "
-    "them, and the statistics of what stays with jackknife intervals and Gaussian nulls of the same columns."
-)
-INFLUENCE_CAPTION = "Leaving out one prompt at the primary layer: how much the PC1+PC2 share and the ratio change."
 
 
-def without_loudest(cloud: Cloud, n_dropped: int) -> tuple[Cloud, Float[np.ndarray, " layer"]] | None:
-    """The cloud without the columns of largest variance in each layer, and the share of the variance that went.
-
-    None where fewer than two columns would stay.
-    """
+def without_loudest(cloud: Cloud, n_dropped: int) -> Cloud | None:
+    """The cloud without the columns of largest variance in each layer; None where fewer than two columns would stay."""
     n_features = cloud.points.shape[2]
     if n_features - n_dropped < 2:
         return None
     variance = np.asarray(cloud.points, dtype=np.float64).var(axis=1)
     order = np.argsort(-variance, axis=1, kind="stable")
     kept = np.sort(order[:, n_dropped:], axis=1)
-    gone = np.take_along_axis(variance, order[:, :n_dropped], axis=1).sum(axis=1)
-    points = np.take_along_axis(cloud.points, kept[:, None, :], axis=2)
-    return replace(cloud, points=points), ratio(gone, variance.sum(axis=1))
+    return replace(cloud, points=np.take_along_axis(cloud.points, kept[:, None, :], axis=2))
 
 
-def dropped_estimates(left: Cloud, scaling: Scaling, seed: int, ending: str = "") -> dict[str, Estimates]:
+def dropped_estimates(left: Cloud, scaling: Scaling, seed: int) -> dict[str, Estimates]:
     """The spectral statistics of every layer without its loudest columns."""
     found = spectral_estimates(left, scaling, left.gaussian(N_NULL, seed))
-    return {name + ending: of for name, of in found.items() if name != "pc1_share"}
-
-
-def dropped_table(cloud: Cloud, layer: int, scaling: Scaling, seed: int) -> Table:
-    """One row for every number of dropped columns, at one layer."""
-    one = replace(cloud, points=cloud.points[layer : layer + 1])
-    rows = []
-    for n in DROPPED:
-        if (kept := without_loudest(one, n)) is not None:
-            left, gone = kept
-            found = dropped_estimates(left, scaling, seed)
-            rows.append({"n_dropped": np.array([n]), "variance_dropped": gone, **found})
-    return QUANTITIES.stacked(rows, DROPPED_CAPTION)
-
-
-def influence(cloud: Cloud, layer: int, scaling: Scaling, seed: int) -> Part:
-    """How much the flatness of one layer owes to a single prompt.
-
-    Rows are scaled once, with all prompts. The null's rows are independent, also where the measured ones are not.
-    """
-    rows = scaled(cloud.points[layer], scaling)
-    whole = gram_statistics(smaller_gram(rows))
-    words = cloud.slots | {"gaussian": NULL_NAMES[scaling]}
-    if np.isnan(whole).any():
-        nothing = Estimates.undefined(ALL_ALIKE, about=cloud.counted, words=words)
-        return Part(QUANTITIES.scalars({"largest_influence": nothing}))
-    left = without_each_unit(rows, cloud.prompts) - whole
-    largest = np.nanmax(np.abs(left[:, [_SHARE]]), axis=0)
-    found = Estimates(largest, about=cloud.counted, words=words).drawn(_null_influences(rows, cloud, seed)[:, None])
-    columns = {"prompt": np.unique(cloud.prompts), "share_change": left[:, _SHARE], "ratio_change": left[:, 2]}
-    table = QUANTITIES.table(columns, INFLUENCE_CAPTION)
-    return Part(QUANTITIES.scalars({"largest_influence": found}), {"influence": table})
-
-
-def _null_influences(rows: np.ndarray, cloud: Cloud, seed: int) -> np.ndarray:
-    deviation, rng = rows.std(axis=0), np.random.default_rng(seed)
-    n_draws = max(5, min(N_NULL, 2000 // len(np.unique(cloud.prompts))))
-    found = []
-    for _ in range(n_draws):
-        drawn = rng.standard_normal(rows.shape) * deviation
-        drawn -= drawn.mean(axis=0)
-        share = gram_statistics(smaller_gram(drawn))[_SHARE]
-        found.append(np.nanmax(np.abs(without_each_unit(drawn, cloud.prompts)[:, _SHARE] - share)))
-    return np.array(found)
+    return {f"{name}_dropped": of for name, of in found.items() if name != "pc1_share"}
 
 
 def stability_estimates(cloud: Cloud, scaling: Scaling, n_splits: int, seed: int) -> Estimates:
@@ -120,3 +57,30 @@ def stability_estimates(cloud: Cloud, scaling: Scaling, n_splits: int, seed: int
     assert found.null is not None
     # a prediction interval knows no bounds, |cos| does
     return found.against(np.clip(found.null, 0.0, 1.0))
+
+
+def first_axis_cosines(
+    points: Float[np.ndarray, "row feature"], splits: Sequence[tuple[np.ndarray, np.ndarray]]
+) -> Float[np.ndarray, " split"]:
+    """|cos| between the first principal axes of the two halves of every split; zero where nothing varies.
+
+    Where features outnumber rows, from one matrix of products: those of a half about its mean are K, and its axis is
+    Xᵀc, where c is the first eigenvector of K.
+    """
+    if len(points) > points.shape[1]:
+        axes = ([_first_axis(points[half]) for half in split] for split in splits)
+        return np.array([abs(float(one @ other)) for one, other in axes])
+    products = np.asarray(points @ points.T, dtype=np.float64)
+    first, second = np.zeros((2, len(splits), len(products)))
+    for i, split in enumerate(splits):
+        for side, half in zip((first, second), split, strict=True):
+            kernel = centred_gram(products[half][:, half])
+            c = leading_vectors(kernel, 1)[:, 0]
+            length = np.sqrt(max(0.0, c @ kernel @ c))
+            if length > 0:
+                side[i, half] = (c - c.mean()) / length
+    return np.abs(np.einsum("sr,sr->s", first @ products, second))
+
+
+def _first_axis(rows: Float[np.ndarray, "row feature"]) -> Float[np.ndarray, " feature"]:
+    return principal_axes(rows - rows.mean(axis=0), 1).directions[0]

@@ -2,7 +2,6 @@
 
 __all__ = [
     "answers",
-    "axis_stability",
     "calibration",
     "cloud",
     "depth_curve",

@@ -1,14 +1,12 @@
 """Points for the eye: where each row lies on the first principal axes of every layer, and what it was."""
 
-import warnings
 from collections.abc import Sequence
 
 import numpy as np
 
 from interp.capture import Capture
-from interp.errors import optional_part
 from interp.statistics.spectra import Axes, Scaling, constant_columns, principal_axes, scaled
-from interp.system.threads import one_thread, side_by_side
+from interp.system.threads import side_by_side
 from interp.table import LABEL, Table
 
 from .cloud import Cloud
@@ -30,15 +28,15 @@ def points_table(cloud: Cloud, axes: Sequence[Axes], texts: np.ndarray) -> Table
     n_layers, n_rows = len(axes), cloud.rows.n_rows
     scores = np.concatenate([a.scores for a in axes]).T
     columns = {"layer": np.repeat(np.arange(n_layers), n_rows), **{f"pc{i + 1}": x for i, x in enumerate(scores)}}
-    rows = _described(cloud, texts, EXACT_ENTROPY)
+    rows = _described(cloud, texts)
     columns |= {name: np.tile(column, n_layers) for name, column in rows.columns.items()}
     caption = "Coordinates of the rows on the first principal axes, layer by layer; the sign of an axis is arbitrary."
     return Table(columns, {**dict.fromkeys(columns, "activation"), "layer": "layer", **rows.units}, caption)
 
 
-def _described(cloud: Cloud, texts: np.ndarray, *more: str) -> Table:
+def _described(cloud: Cloud, texts: np.ndarray) -> Table:
     """What each row was."""
-    names = dict.fromkeys(("prompt", "position", NEXT_ENTROPY, *more, cloud.target.name, "domain"))
+    names = dict.fromkeys(("prompt", "position", NEXT_ENTROPY, EXACT_ENTROPY, cloud.target.name, "domain"))
     columns = {name: cloud.rows[name] for name in names if name in cloud.rows}
     columns["text"] = texts
     return Table(columns, {name: cloud.rows.units.get(name, LABEL) for name in columns})
@@ -65,19 +63,3 @@ def null_points_table(points: np.ndarray, scaling: Scaling, seed: int) -> Table:
     columns = {f"pc{i + 1}": x for i, x in enumerate(principal_axes(scaled(cloud, scaling), 2).scores.T)}
     caption = "The same coordinates of one Gaussian cloud of the same size at the primary layer, for comparison by eye."
     return Table(columns, dict.fromkeys(columns, "activation"), caption)
-
-
-def umap_table(cloud: Cloud, layer: int, scaling: Scaling, seed: int, texts: np.ndarray) -> Table:
-    """A UMAP embedding of one layer: an illustration, whose distances and gaps are not measurements."""
-    with warnings.catch_warnings(), optional_part("umap", "a UMAP embedding"):
-        # its optional parametric variant wants Tensorflow, and says so on import
-        warnings.filterwarnings("ignore", "Tensorflow not installed", ImportWarning)
-        import umap
-
-    n_neighbors = max(2, min(15, cloud.rows.n_rows - 1))
-    embedding = umap.UMAP(n_components=2, n_neighbors=n_neighbors, init="random", n_jobs=1, random_state=seed)
-    with one_thread():  # numba would leave torch the number of threads that it takes itself
-        placed = np.asarray(embedding.fit_transform(scaled(cloud.points[layer], scaling)), dtype=np.float64)
-    rows = _described(cloud, texts)
-    columns = {"umap1": placed[:, 0], "umap2": placed[:, 1], **rows.columns}
-    return Table(columns, {"umap1": "1", "umap2": "1", **rows.units}, "UMAP embedding: an illustration.")

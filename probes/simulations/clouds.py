@@ -27,7 +27,7 @@ _CERTAIN = "answers of a program are certain: there is no uncertainty to be told
 
 
 def value_axis() -> Trials:
-    small = {"n_permutations": 99, "n_splits": 10, "n_null": 60, "sites": ("v",)}
+    small = {"n_permutations": 99, "sites": ("v",)}
     simulations = tuple(
         Simulation("value_axis", name, partial(found_in_texts, text, _AXIS, 240), _simulated_numbers(text),
               effects=effects(_AXIS), n=f"{text.n_of(240)} prompts", small=small, truth=partial(_of_model, _axes, text))

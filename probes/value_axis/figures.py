@@ -6,7 +6,7 @@ import numpy as np
 
 from interp.findings import Findings, Null
 from interp.formatting import short
-from interp.plotting import NULL, PALETTE, VALUE, Chart, within
+from interp.plotting import NULL, PALETTE, VALUE, Chart
 from interp.probe import Figure
 from interp.table import LABEL, Table
 
@@ -28,17 +28,8 @@ def axis_figures(findings: Findings) -> tuple[Figure, ...]:
         _by_site(by_layer, target),
         _by_axis(mine, primary, target),
         _control(mine.where(mine["axis"] == "ridge"), axes, primary, target),
-        _profile(
-            axes, "cosine", "Is PC1 the predictive direction?", f"|cos| of PC1 and ridge ({primary})",
-            f"Near 1, the first principal axis predicts {target.words}. There is no null, because an axis of large "
-            "variance attracts any readout, even of noise: compare the R² of both axes.",
-        ),
-        _profile(
-            axes, "stability", "Would other prompts give the same axis?", f"|cos| between disjoint halves ({primary})",
-            "Near 1, the ridge axis hardly depends on the prompts it is fitted to; in the grey band, it is no more "
-            "stable than random directions with the same covariance.",
-        ),
-    )  # fmt: skip
+        _cosine(axes, primary, target),
+    )
 
 
 def _held_out(table: Table, target: Target, null: Null | None) -> Figure:
@@ -111,6 +102,10 @@ def _control(task: Table, axes: Table, site: str, target: Target) -> Figure:
     return Figure("selectivity", f"{target.title}, or the token?", reading, chart.plot, "axes")
 
 
-def _profile(table: Table, column: str, title: str, axis: str, reading: str) -> Figure:
-    shown = within(table, column) if f"{column}_low" in table else table
-    return Figure(column, title, reading, Chart(shown, "layer", _DEPTH, axis).profile(column).plot, "axes")
+def _cosine(axes: Table, site: str, target: Target) -> Figure:
+    chart = Chart(axes, "layer", _DEPTH, f"|cos| of PC1 and ridge ({site})").profile("cosine")
+    reading = (
+        f"Near 1, the first principal axis predicts {target.words}. There is no null, because an axis of large "
+        "variance attracts any readout, even of noise: compare the R² of both axes."
+    )
+    return Figure("cosine", "Is PC1 the predictive direction?", reading, chart.plot, "axes")

@@ -86,27 +86,16 @@ class Judgement:
         return "the entropy does not vary" + (", or the token and the nuisances predict it exactly" if within else "")
 
 
-def axis_columns(
-    ridge: Judgement, found: Sequence[PlaceRead], split_cosines: Float[np.ndarray, "place split"],
-    draws: Float[np.ndarray, "place draw"],
-) -> dict[str, np.ndarray | Estimates]:  # fmt: skip
-    """What is known of the ridge axis besides how well it reads, at every place.
-
-    `split_cosines` and `draws` of random directions are NaN where nothing varies.
-    """
+def axis_columns(ridge: Judgement, found: Sequence[PlaceRead]) -> dict[str, np.ndarray | Estimates]:
+    """What is known of the ridge axis besides how well it reads, at every place."""
     everywhere = ridge.counted.everywhere
     why = [ridge.why_undefined(i) for i in range(len(found))]
     cosine = np.array([place.cosine for place in found])
-    stable = Estimates(split_cosines.mean(axis=1), np.full((2, len(found)), np.nan), about=everywhere)
-    stable = stable.permuted(draws.T, asks="nothing")
     selective, control_r2 = selectivity(ridge)
     return {
         "cosine": Estimates.bare(cosine, about=everywhere | {"underpowered": True}).because(why),
         "selectivity": selective,
         "control_r2": control_r2,
-        "stability": stable.because(why),
-        "stability_lowest": split_cosines.min(axis=1),
-        "stability_highest": split_cosines.max(axis=1),
         "penalty": np.array([place.penalty for place in found]),
     }
 

@@ -4,7 +4,7 @@ At every layer of every site (values, head outputs, residual stream) two axes ar
 and judged on the prompts of the other half: the first principal axis, which Paper III calls the entropy axis, and
 ridge, which is trained to tell the entropy. Each twice, as it is and within the last token, with length, position,
 domain and surprisal regressed out. Numbers are means over random half splits. Beside them: control tasks (random labels
-of token types), and how well disjoint halves agree. Formulas, nulls and failure modes are in docs/reference/probes.
+of token types). Formulas, nulls and failure modes are in docs/reference/probes.
 
 The axes are saved for interventions, from the fitting half of the first split alone. Where columns were divided by σ,
 a direction w of the scaled space is two vectors of the raw one: `<site>.<axis>.axis` is w/σ, the covector that reads
@@ -27,18 +27,16 @@ from interp.need import Need
 from interp.probe import ADDED, AnalysisCost, Figure, Probe, Readout, Sentences
 from interp.prompt import PromptSet
 from interp.statistics.estimates import Estimates
-from interp.statistics.intervals import UNEXPLAINED
 from interp.statistics.quantities import Quantities
-from interp.statistics.resampling import shuffles, split_rows
-from interp.statistics.spectra import Scaling, principal_axes
+from interp.statistics.resampling import shuffles
+from interp.statistics.spectra import Scaling
 from interp.system.threads import side_by_side
 
-from ..measures.axis_stability import RandomPairs, ridge_split_cosines
 from ..measures.cloud import Cloud, n_places, own_number, refuse_layer
 from ..measures.field_checks import refuse_too_few, refuse_unknown
 from ..measures.halves import N_HALF_SPLITS, HalfSplit, cloud_permutations, half_splits_of, label_by_type, orders_within
 from ..measures.layers import Counted, Layer, at_same_layer, layer_columns, layers_of
-from ..measures.nuisances import Design, nuisance_design
+from ..measures.nuisances import nuisance_design
 from ..measures.sample_sizes import FEW_HALVED, FEW_HALVES, MIN_LEVEL
 from ..measures.target import EXACT_ENTROPY, NEXT_ENTROPY, Target
 from .judgement import FEW_RECUR, FEW_TOGETHER, Judgement, axis_columns, predicted_by_nuisances
@@ -49,7 +47,6 @@ from .tables import BY_AXIS, by_layer_table, held_out_table
 
 Site = Literal["v", "z", "resid"]
 N_CONTROLS = 20
-NO_STREAM = "the residual stream is not among `sites`"
 
 
 @dataclass(frozen=True)
@@ -58,22 +55,19 @@ class ValueAxis(Probe):
 
     `sites`: of v, z and resid; the first is primary. `layer`: the primary one. `scaling`: columns
     centred, or also divided by their deviation. `target`: what is told, the next-token entropy or a column of numbers,
-    or `column=value`, one value against the rest. `n_permutations` refits on exchanged values, `n_splits` into halves
-    for the stability, `n_null` draws of random directions.
+    or `column=value`, one value against the rest. `n_permutations` refits on exchanged values.
     """
 
     sites: tuple[Site, ...] = ("v", "z", "resid")
     layer: int = -1
     scaling: Scaling = "centred"
     n_permutations: int = 200
-    n_splits: int = 10
-    n_null: int = 100
     seed: int = 0
     target: str = field(default=NEXT_ENTROPY, metadata=ADDED)
 
     name: ClassVar[str] = "value_axis"
     quantities: ClassVar[Quantities] = QUANTITIES
-    cost: ClassVar[AnalysisCost] = AnalysisCost(n_fits=2 * N_HALF_SPLITS * 3)
+    cost: ClassVar[AnalysisCost] = AnalysisCost(seconds=0.8, row_seconds=3.5e-4, n_fits=2 * N_HALF_SPLITS * 3)
     question: ClassVar[str] = (
         "Is there a direction that encodes how uncertain the model is, and is it the first principal component?"
     )
@@ -103,8 +97,7 @@ class ValueAxis(Probe):
 
     def refuse_fields(self, n_layers: int | None) -> None:
         refuse_unknown(self)
-        refuse_too_few(self, {"n_permutations": 19, "n_splits": 2, "n_null": 20},
-                       "too few to say what chance alone would give")  # fmt: skip
+        refuse_too_few(self, {"n_permutations": 19}, "too few to say what chance alone would give")
         if n_layers is not None:
             refuse_layer(self.layer, n_places(self.sites[0], n_layers))
 
@@ -119,19 +112,18 @@ class ValueAxis(Probe):
         fitting = half_splits[0].fitting
         places = [p for site, cloud in clouds.items() for p in layers_of(site, cloud, fitting, self.scaling)]
         setting = self._setting(pool, half_splits, places, surprisal_of(base))
-        found, cosines, draws = self._read(places, setting)
+        found = side_by_side(lambda place: read_place(place.scaled, setting.splits), places)
         judgements = _judgements(found, setting)
         ridge, within = (judgements[treatment, "ridge", target.name] for treatment in (KEPT, WITHIN_TOKEN))
-        axis = axis_columns(ridge, found, cosines, draws)
+        axis = axis_columns(ridge, found)
         numbers = _at_primary(places, primary, judgements, axis)
         numbers |= {
             "best_layer_r2": ridge.best_layer(pool.n_layers),
             "best_layer_r2_beyond_token": within.best_layer(pool.n_layers),
-            **self._beside(places[primary], clouds, setting),
-            "depth_0_r2_beyond_token": _self_test(places, within, clouds),
+            "nuisance_r2": self._by_nuisances(setting),
             **self._controls(places, primary, ridge.most_chosen(pool.n_layers), previous_of(base), setting),
         }
-        quantities = QUANTITIES.filled(**pool.slots, within=_within(pool), n_splits=str(self.n_splits))
+        quantities = QUANTITIES.filled(**pool.slots, within=_within(pool))
         return quantities.findings(
             self.name, quantities.scalars(numbers),
             {
@@ -178,39 +170,14 @@ class ValueAxis(Probe):
         }
         return Setting(pool, half_splits, surprisal, nuisances, labels, splits, counted)
 
-    def _read(
-        self, places: Sequence[Layer], setting: Setting
-    ) -> tuple[list[PlaceRead], Float[np.ndarray, "place split"], Float[np.ndarray, "place draw"]]:
-        """Every axis and label under every treatment, the cosines between halves, and those of random directions."""
-        pool, rng = setting.pool, np.random.default_rng([self.seed, 2])
-        splits = [split_rows(pool.units, rng) for _ in range(self.n_splits)]
-        pairs = RandomPairs.of(splits, self.n_null, self.seed)
-        cosines, draws = np.full((len(places), self.n_splits), np.nan), np.full((len(places), self.n_null), np.nan)
-
-        def read(i: int) -> PlaceRead:
-            rows = places[i].scaled
-            found = read_place(rows, setting.splits)
-            if found.directions and np.ptp(pool.sought) > 0:
-                penalty = found.penalty * float(found.spectrum.mean())
-                cosines[i] = ridge_split_cosines(rows, pool.sought, penalty, splits)
-            return found
-
-        found = side_by_side(read, range(len(places)))
-        for i in np.flatnonzero(~np.isnan(cosines).any(axis=1)):
-            draws[i] = pairs.mean_abs_cosine(found[i].spectrum)
-        return found, cosines, draws
-
-    def _beside(self, place: Layer, clouds: Mapping[str, Cloud], setting: Setting) -> dict[str, Estimates]:
-        """What nuisances alone tell, and the weaker control by embeddings."""
+    def _by_nuisances(self, setting: Setting) -> Estimates:
+        """What nuisances alone predict."""
         pool, first = setting.pool, setting.labels[KEPT]
         _, token, n_rows = np.unique(pool.rows["token"], return_inverse=True, return_counts=True)
         numbers = {**setting.surprisal, "token frequency": np.log2(n_rows[token])}
         design = nuisance_design(pool.rows, pool.levels("token", "domain"), numbers, 2 * MIN_LEVEL)
         labels = np.column_stack([pool.sought, first.permuted[:, : self.n_permutations].astype(np.float64)])
-        by_nuisances = predicted_by_nuisances(labels, design, setting.half_splits, setting.counted[KEPT])
-        plain = nuisance_design(pool.rows, pool.levels("domain"), numbers, 2 * MIN_LEVEL)
-        embedding = clouds["resid"].points[0] if "resid" in clouds else None
-        return {"nuisance_r2": by_nuisances, "r2_beyond_embedding": _beyond_embedding(place, embedding, plain, setting)}
+        return predicted_by_nuisances(labels, design, setting.half_splits, setting.counted[KEPT])
 
     def _controls(
         self, places: Sequence[Layer], primary: int, best: int, previous: Mapping[str, np.ndarray], setting: Setting
@@ -303,42 +270,6 @@ def _within(pool: Cloud) -> str:
     return f"what length, position and token leave of {pool.target.many}, permuted between {pool.resampled}s"
 
 
-def _beyond_embedding(place: Layer, embedding: np.ndarray | None, plain: Design, setting: Setting) -> Estimates:
-    """The weaker control, of all rows: leading directions of the embedding are regressed out, few beside the tokens."""
-    about = setting.counted[KEPT].about()
-    if embedding is None:
-        return Estimates.undefined(NO_STREAM, about=about)
-    centred = np.asarray(embedding, dtype=np.float64) - embedding.mean(axis=0, dtype=np.float64)
-    n_directions = min(len(centred) // 8, len(np.unique(setting.pool.rows["token"])) // 4, centred.shape[1])
-    leading = principal_axes(centred, n_directions).scores if n_directions and centred.any() else centred[:, :0]
-    leading = leading[:, leading.any(axis=0)] / leading.std(axis=0)[leading.any(axis=0)]
-    labels = replace(setting.labels[KEPT], permuted=np.empty((len(centred), 0), np.float32))
-    design = np.hstack([plain.values, leading])
-    clusters = setting.pool.clusters
-    splits = [Split.of(HalfSplit.of(h.fitting, h.held_out, design), labels, clusters) for h in setting.half_splits]
-    r2 = read_place(place.scaled, {KEPT: splits}).read[KEPT, "ridge"].r2[:, :1]
-    why = "embedding and nuisances leave nothing to read" if np.isnan(r2).any() else ""
-    return Estimates.halved(r2, UNEXPLAINED, why=why, about=about)
-
-
-def _self_test(places: Sequence[Layer], within: Judgement, clouds: Mapping[str, Cloud]) -> Estimates:
-    """What is read at depth 0 beyond the token; without a number where depth 0 holds more than the token."""
-    at = next((i for i, place in enumerate(places) if (place.site, place.layer) == ("resid", 0)), None)
-    if at is None:
-        return Estimates.undefined(NO_STREAM, about=within.counted.about())
-    found, rows, embedding = within.r2.at([at]), clouds["resid"].rows, clouds["resid"].points[0]
-    if np.isnan(found.value[0]) or _is_same_within(embedding, rows["token"]):
-        return found
-    both = np.unique(np.stack([rows["token"], rows["position"]]), axis=1, return_inverse=True)[1]
-    holds = "positions" if _is_same_within(embedding, both.ravel()) else "more than token and position"
-    return replace(found, value=np.array([np.nan]), why=f"depth 0 of this model holds {holds} beside the token")
-
-
-def _is_same_within(rows: np.ndarray, groups: np.ndarray) -> bool:
-    _, first, code = np.unique(groups, return_index=True, return_inverse=True)
-    return bool(np.array_equal(rows, rows[first][code]))
-
-
 def _at_primary(
     places: Sequence[Layer], primary: int, judgements: Mapping[tuple[str, str, str], Judgement],
     axis: Mapping[str, Any],
@@ -357,7 +288,7 @@ def _at_primary(
         }
         if not prefix:
             found |= {f"{places[i].site}_r2{end}": r2.at([i]) for i in at_same_layer(places, primary)}
-    columns = {"axis_cosine": "cosine", "selectivity": "selectivity", "stability": "stability"}
+    columns = {"axis_cosine": "cosine", "selectivity": "selectivity"}
     return found | {name: axis[column].at([primary]) for name, column in columns.items()}
 
 

@@ -1,7 +1,6 @@
 """The numbers of the value axis: what each means, what it is compared with, and which of them the page puts first.
 
-Slots: those of `Cloud.slots`, and `{within}`, what is permuted
-within the last token.
+Slots: those of `Cloud.slots`, and `{within}`, what is permuted within the last token.
 """
 
 from typing import Any
@@ -34,10 +33,6 @@ _NO_POWER = (
     "no p: readouts of permuted {targets} also align with a first axis of large variance, so a planted cosine of .94 "
     "was significant in only 3 of 40 simulations; compare pc1_r2 with r2"
 )
-_NO_EMBEDDING_P = (
-    "no p: the embedding is regressed out along its leading directions only, so part of what the token determines "
-    "remains; `r2_beyond_token` has a p"
-)
 
 
 def _share(meaning: str, null: str, method: str = _R2_METHOD, unit: str = "fraction", **marks: Any) -> Quantity:
@@ -64,10 +59,9 @@ def _best(treatment: str, **marks: Any) -> Quantity:
 
 
 _LAST, _BEFORE = "beyond the last token and position", "beyond the last three tokens and position"
-_EMBEDDING = Control("beyond the embedding of the last token", "r2_beyond_embedding", essential=False)
 _WITHIN = Control("within clusters", WITHIN_CLUSTERS, essential=False)
 _OF_TARGET = {
-    "r2": _r2(is_headline=True, controls=(Control(_LAST, "r2_beyond_token"), _EMBEDDING, _WITHIN)),
+    "r2": _r2(is_headline=True, controls=(Control(_LAST, "r2_beyond_token"), _WITHIN)),
     "r2_beyond_token": _r2(WITHIN_TOKEN, is_headline=True, controls=(Control(_BEFORE, PREVIOUS),)),
     "best_layer_r2": _best(KEPT, is_headline=True, controls=(Control(_LAST, "best_layer_r2_beyond_token"),)),
     "best_layer_r2_beyond_token": _best(WITHIN_TOKEN, controls=(Control(_BEFORE, f"best_layer_{PREVIOUS}"),)),
@@ -100,19 +94,11 @@ QUANTITIES = Quantities(
             "as in a small vocabulary they can be.",
             "another random labelling of tokens in place of {target}", _METHOD + "R²", is_headline=True,
         ),
-        "stability": Quantity(
-            "1",
-            "Mean |cos| between ridge axes of disjoint halves of the prompts, over random splits: near 1, other "
-            "prompts would give the same axis.",
-            "pairs of random directions with the covariance of the cloud",
-            "splits share {drawn}s; the table gives the lowest and highest of {n_splits}", is_headline=True,
-        ),
         "axis_cosine": Quantity(
             "1",
             "|cos| between the first principal axis and the ridge axis: near 1, the direction of largest variance is "
             "the one that predicts {target}; if small, its variance has another cause.",
-            _NO_POWER, "one axis, of the first half split: `stability` says how much it depends on the prompts",
-            asks="nothing",
+            _NO_POWER, "one axis, of the first half split", asks="nothing",
         ),
         "nuisance_r2": _share(f"S{_UNSEEN}{{nuisances}} alone predict.", _EXCHANGED[KEPT]),
         PREVIOUS: _PREVIOUS, f"best_layer_{PREVIOUS}": _PREVIOUS,
@@ -121,20 +107,9 @@ QUANTITIES = Quantities(
             "mean of their cluster (template, document, near-copies), in clusters that the readout was not fitted on.",
             "refitted on {targets} permuted within clusters",
         ),
-        "r2_beyond_embedding": _share(
-            f"S{_UNSEEN}a ridge readout of the activations explains beyond the embedding of the last token, its "
-            "frequency and surprisal, length, position and domain: from all prompts, but a weaker control than "
-            "`r2_beyond_token`.",
-            _NO_EMBEDDING_P, _METHOD + "log(1 − R²)", asks="nothing",
-        ),
-        "depth_0_r2_beyond_token": _share(
-            "Self-test: what a ridge readout of the embedding explains beyond the last token, which determines the "
-            "embedding. Other values than 0 mean that the control is incomplete.",
-            f"refitted on {_EXCHANGED[WITHIN_TOKEN]}", p_over=_PLACES,
-        ),
         **_OF_EXACT, **_OF_SITES,
     },
     columns={
-        "cosine": "1", "control_r2": "fraction", "stability_lowest": "1", "stability_highest": "1", "penalty": "1",
+        "cosine": "1", "control_r2": "fraction", "penalty": "1",
     },
 )  # fmt: skip

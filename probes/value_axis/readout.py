@@ -109,7 +109,7 @@ class PlaceRead:
 
     The axes are those of the first half split, nothing taken out but the mean, at the first target: `directions` in
     scaled coordinates, of length one. Of ridge also what it says of the held-out rows (`predicted`), its |cos| with the
-    first principal axis, and its `penalty`, relative to the mean of the squared singular values in `spectrum`.
+    first principal axis, and its `penalty`, relative to the mean of the squared singular values.
     """
 
     read: Mapping[tuple[str, str], Read]
@@ -117,7 +117,6 @@ class PlaceRead:
     predicted: Float[np.ndarray, " held_out"]
     cosine: float
     penalty: float
-    spectrum: Float[np.ndarray, " axis"]
 
 
 def read_place(rows: ScaledRows, splits: Mapping[str, Sequence[Split]]) -> PlaceRead:
@@ -139,13 +138,13 @@ def read_place(rows: ScaledRows, splits: Mapping[str, Sequence[Split]]) -> Place
     read = {key: Read(*np.stack(scores, axis=1), is_void=void[key]) for key, scores in found.items()}
     split = splits[KEPT][0]
     if first is None:
-        return PlaceRead(read, {}, np.full(len(split.half_split.held_out), np.nan), np.nan, np.nan, np.empty(0))
+        return PlaceRead(read, {}, np.full(len(split.half_split.held_out), np.nan), np.nan, np.nan)
     kept = {axis: _coefficients(first, axis, split.parts[0], split) for axis in AXES}
     directions = {axis: first.direction(of[:, 0], rows, split.half_split) for axis, (of, _, _) in kept.items()}
     ridge, penalty = kept["ridge"][0][:, 0], float(kept["ridge"][2][0])
     cosine = float(ratio(np.abs(ridge[0]), np.linalg.norm(ridge)))
     predicted = first.held_out[:, : len(ridge)] @ ridge
-    return PlaceRead(read, directions, predicted, cosine, penalty, np.square(first.axes.singular))
+    return PlaceRead(read, directions, predicted, cosine, penalty)
 
 
 def _scores(form: HalfForm | None, split: Split, axis: str) -> Float[np.ndarray, "score label"]:

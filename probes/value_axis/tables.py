@@ -22,9 +22,8 @@ BY_LAYER = (
     "token determines. One place is primary and named beforehand; the others are exploratory."
 )
 BY_AXIS = (
-    "The ridge axis at every site and layer: |cos| with PC1, selectivity beside other random "
-    "labellings, and |cos| between disjoint halves (mean, lowest, highest split) beside random "
-    "directions of the same covariance. `penalty` is relative to the mean squared singular value."
+    "The ridge axis at every site and layer: |cos| with PC1, and selectivity beside other random labellings. "
+    "`penalty` is relative to the mean squared singular value."
 )
 HELD_OUT = "Held-out prompts: {target}, and what a readout fitted on the others predicts, where the answer says."
 

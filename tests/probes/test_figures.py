@@ -3,8 +3,6 @@
 import numpy as np
 import plotly.graph_objects as go
 import pytest
-from interp.probes.manifold.figures import _umap
-from interp.probes.measures.target import Target
 
 from interp.findings import Findings
 from interp.plotting import Chart, places
@@ -89,15 +87,6 @@ def test_a_null_that_was_not_measured_is_not_in_the_legend():
     columns = {"layer": np.arange(3)} | {n: np.full(3, np.nan if "null" in n else 1.0) for n in names}
     chart = Chart(Table(columns, dict.fromkeys(columns, "1")), "layer", "layer", "x").profile("x")
     assert [trace.name for trace in chart.plot.data if trace.name] == ["measured"]
-
-
-def test_every_point_of_a_umap_says_which_text_it_is():
-    texts = np.array(["Once upon a time", "<b>twice</b>"])
-    columns = {"umap1": np.arange(2.0), "umap2": np.arange(2.0), "next_entropy_bits": np.arange(2.0), "text": texts}
-    (trace,) = _umap(Table(columns, {**dict.fromkeys(columns, "1"), "next_entropy_bits": "bits"}), Target()).plot.data
-    assert trace.text[0] == "Once upon a time" and "&lt;b&gt;twice" in trace.text[1]
-    assert trace.hovertemplate == "%{text}<br>%{marker.color:.2f} bits<extra></extra>"
-    assert trace.marker.color.tolist() == [0, 1]
 
 
 def test_points_of_texts_are_named_by_them_and_others_by_sequence_and_position():

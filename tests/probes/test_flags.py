@@ -15,7 +15,7 @@ ENOUGH = [
     ("components", "attn_logit", 20), ("manifold", "pc1_share", 20), ("manifold", "entropy_correlation", 20),
     ("manifold", "best_layer_entropy_correlation", 30),
     ("orthogonality", "head_keys", 20), ("qk_alignment", "logit", 20), ("sula", "skill", 20),
-    ("sula", "entropy_movement", 30), ("value_axis", "r2", 200), ("value_axis", "stability", 200),
+    ("sula", "entropy_movement", 30), ("value_axis", "r2", 200),
     ("value_axis", "nuisance_r2", 200), ("workspace", "axis_share", 200),
 ]  # fmt: skip
 """Prompts that make a number no longer underpowered; `causal` fits on 100 and runs 40."""
@@ -61,7 +61,7 @@ CONTROLS = {
         "best_layer_entropy_correlation": {"best_layer_entropy_correlation_within_token": True},
     },
     "value_axis": {
-        "r2": {"r2_beyond_token": True, "r2_beyond_embedding": False},
+        "r2": {"r2_beyond_token": True},
         "r2_beyond_token": {"r2_beyond_previous": True},
         "best_layer_r2": {"best_layer_r2_beyond_token": True},
         "pc1_correlation": {"pc1_correlation_beyond_token": True},

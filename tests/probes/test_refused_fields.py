@@ -26,7 +26,7 @@ LEAST = {
     },
     "orthogonality": {"n_tokens": 2, "n_null": 20, "n_bootstrap": 20},
     "sula": {"n_permutations": 19, "n_bootstrap": 20},
-    "value_axis": {"n_permutations": 19, "n_splits": 2, "n_null": 20},
+    "value_axis": {"n_permutations": 19},
     "workspace": {"rank": 1, "n_null": 19},
 }  # fmt: skip
 """Of each field the least value."""

@@ -16,7 +16,7 @@ SETTINGS = {
     "manifold": {"n_splits": 2, "n_permutations": 19, "n_null": 20, "n_bootstrap": 50},
     "orthogonality": {"n_null": 20, "n_bootstrap": 50},
     "qk_alignment": {"n_permutations": 99, "n_bootstrap": 50},
-    "value_axis": {"n_permutations": 19, "n_splits": 2, "n_null": 20},
+    "value_axis": {"n_permutations": 19},
     "belief": {"n_permutations": 19, "n_bootstrap": 50},
     "sula": {"n_permutations": 99, "n_bootstrap": 50},
     "heads": {"n_random": 9, "n_sets": 2, "n_donors": 1, "n_permutations": 99, "n_bootstrap": 50},

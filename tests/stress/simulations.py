@@ -126,8 +126,7 @@ def _cloud(rng: np.random.Generator, seed: int, deviations: tuple[float, float],
 
 
 def _axis(rng: np.random.Generator, seed: int, n: int, told: float) -> Findings:
-    small = {"n_permutations": 99, "n_splits": 10, "n_null": 100, "layer": 0}
-    probe = load_entry("probe", "value_axis")(sites=("v",), seed=seed, **small)
+    probe = load_entry("probe", "value_axis")(sites=("v",), n_permutations=99, layer=0, seed=seed)
     shape = Shape(n, n_layers=2)
     points, domain = rng.standard_normal((2, n, 16)), rng.choice(["code", "news"], n)
     points[0, :, 0] *= 2
@@ -235,7 +234,7 @@ RECIPES: dict[str, Recipe] = {
         null=lambda rng, seed: _axis(rng, seed, 60, 0.0),
         covered=("r2", "r2_beyond_token", "pc1_r2", "correlation", "selectivity"),
         called=("r2", "r2_beyond_token", "pc1_r2", "correlation", "best_layer_r2_beyond_token"),
-        placed=("selectivity", "stability"),
+        placed=("selectivity",),
         over=("by_layer r2_p ridge kept", "by_layer r2_p ridge token"),
     ),
 }  # fmt: skip

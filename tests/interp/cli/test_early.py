@@ -7,7 +7,7 @@ from tests.one_process import in_one_process
 WRONG = {
     "probe": (["--probe", "manifol"], "Did you mean manifold?"),
     "field": (["--probe", "manifold", "--set", "manifold.nope=1"], "there is no field of manifold of this name"),
-    "value": (["--probe", "value_axis", "--set", "value_axis.n_splits=-1"], "value_axis.n_splits = -1"),
+    "value": (["--probe", "value_axis", "--set", "value_axis.n_permutations=-1"], "value_axis.n_permutations = -1"),
     "set": (["--prompts", "mixd"], "Did you mean mixed?"),
     "file": (["--prompts", "missing.jsonl"], "No such file or directory"),
     "line": (["--prompts", "broken.jsonl"], "broken.jsonl, line 2"),

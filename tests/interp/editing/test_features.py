@@ -115,7 +115,7 @@ def test_a_planted_feature_stands_out_and_random_ones_do_not():
 
 
 def test_the_value_axis_of_a_record_is_taken_at_the_place_of_the_features():
-    fast = {"sites": ("resid",), "n_permutations": 19, "n_splits": 2, "n_null": 20}
+    fast = {"sites": ("resid",), "n_permutations": 19}
     record = interp.run(probes="value_axis", settings={"value_axis": fast}, n_pool=60, out=None, quiet=True)
     arrays = record.findings["value_axis"].arrays["resid.ridge.displacement"]
     rows = np.concatenate([RNG.standard_normal((20, arrays.shape[1])), arrays[2][None]])

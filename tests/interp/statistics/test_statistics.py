@@ -6,8 +6,6 @@ from scipy import stats
 
 from interp.errors import PromptError
 from interp.statistics.correlation import (
-    explained_by_groups,
-    explained_by_number,
     midranks,
     rank_test,
     ranks_within,
@@ -100,20 +98,6 @@ def test_bootstrap_weights_keep_units_whole_and_ranks_are_scipys() -> None:
     unknown = np.array([[1.0, np.nan, 0.0], [2.0, 3.0, 2.0]])
     for values in (rng.integers(0, 6, (3, 4, 25)), rng.standard_normal(9), np.zeros((2, 1)), np.ones((2, 7)), unknown):
         np.testing.assert_array_equal(midranks(values), stats.rankdata(values, axis=-1))
-
-
-def test_variance_explained_is_that_of_groups_or_of_a_number() -> None:
-    y = np.array([1.0, 2.0, 3.0, 7.0, 8.0, 9.0])
-    found = explained_by_groups(y, np.array(list("aaabbb")))
-    assert found.share == pytest.approx(54 / 58) and found.chance == pytest.approx(1 / 5) and found.n_values == 2
-    rng = np.random.default_rng(7)
-    x, y = rng.standard_normal(30), rng.standard_normal(30)
-    assert explained_by_number(y, x).share == pytest.approx(np.corrcoef(x, y)[0, 1] ** 2)
-    y, x = np.array([3.0, 1.0, 4.0, 1.0, 5.0]), np.array([2, 7, 1, 8, 2])
-    number, groups = explained_by_number(y, x), explained_by_groups(y, x)
-    assert (number.chance, number.n_values) == (1 / 4, 4) and (groups.chance, groups.n_values) == (3 / 4, 4)
-    assert np.isnan(explained_by_number(np.ones(5), x).share) and np.isnan(explained_by_groups(np.ones(5), x).share)
-    assert explained_by_number(y, np.ones(5)).share == 0
 
 
 def test_resampled_correlations_of_what_is_constant_in_a_resample_are_undefined():

@@ -230,7 +230,7 @@ def test_figures_are_drawn_from_the_findings_and_escape_what_prompts_say() -> No
     rows = capture.rows.with_column("domain", hostile, LABEL)
     found = QUICK.analyse(replace(capture, tables={"scored": rows}), {})
     figures = {figure.name: figure for figure in QUICK.figures(found)}
-    assert {"map", "pc1_plus_pc2_share", "spectrum", "collapse", "rarefaction", "explained"} <= set(figures)
+    assert {"map", "pc1_plus_pc2_share", "spectrum", "collapse"} <= set(figures)
     hover = figures["map"].plot.data[1].text
     assert any("&lt;b&gt;code" in line for line in hover) and not any("<b>" in line for line in hover)
     assert len(figures["map"].plot.layout.sliders[0].steps) == 2
@@ -270,14 +270,6 @@ def test_the_slider_of_the_map_shows_one_layer_with_its_axis_and_the_null_at_the
     np.testing.assert_array_equal(shown[:, 1:4], np.eye(3, dtype=bool))
     np.testing.assert_array_equal(shown[:, 4:], np.eye(3, dtype=bool))
     assert shown[:, 0].tolist() == [layer == int(found.arrays["primary_layer"]) for layer in range(3)]
-
-
-@pytest.mark.slow
-def test_umap_is_an_illustration_on_request() -> None:
-    found = replace(QUICK, umap="on").analyse(capture_of(noise(0)), {})
-    assert found.tables["umap"].n_rows == 75
-    figure = QUICK.figures(found)[-1]
-    assert figure.name == "umap" and "illustration" in figure.reading
 
 
 @pytest.mark.parametrize(("per_quintile", "is_compared"), [(3, False), (4, True)])

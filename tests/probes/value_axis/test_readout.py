@@ -36,6 +36,12 @@ def world(n_features=8, seed=1):
     return rows, tokens, rows[:, :3].sum(axis=1) + rng.standard_normal(N), rng
 
 
+def mean_square(rows):
+    """The mean of the squared singular values that are more than rounding."""
+    squared = np.square(np.linalg.svd(rows, compute_uv=False))
+    return squared[squared > 1e-10 * squared[0]].mean()
+
+
 def judged_by(predicted, truth):
     return (1 - np.square(truth - predicted).sum() / np.square(truth).sum(), np.corrcoef(predicted, truth)[0, 1])
 
@@ -48,8 +54,7 @@ def test_ridge_equals_an_explicit_fit_at_the_penalty_of_least_cross_validation_e
     found = read_place(ScaledRows.of(rows), splits).read[treatment, "ridge"]
     for h, split in enumerate(splits[treatment]):
         x, held_out = split.half_split.apply(rows)
-        scale = np.square(np.linalg.svd(x, compute_uv=False))
-        scale = scale[scale > 1e-10 * scale[0]].mean()
+        scale = mean_square(x)
         for part, offset in zip(split.parts, (0, 3), strict=True):
             for i in range(part.fitted.shape[1]):
                 y = part.fitted[:, i].astype(float)
@@ -82,7 +87,7 @@ def test_where_prompts_come_in_clusters_the_penalty_errs_least_on_clusters_left_
     split = Split.of(HalfSplit.of(fitting, held_out, np.empty((N, 0))), labels, clusters)
     found = read_place(ScaledRows.of(rows), {KEPT: [split]})
     x, y = rows[fitting], label[fitting]
-    penalties, scale = 10.0 ** np.arange(-6, 4), found.spectrum.mean()
+    penalties, scale = 10.0 ** np.arange(-6, 4), mean_square(x - x.mean(axis=0))
     errors, of_none = np.zeros(len(penalties)), 0.0
     for cluster in np.unique(clusters[fitting]):
         out = clusters[fitting] == cluster
@@ -128,11 +133,9 @@ def test_axes_are_of_the_first_half_split_and_turned_so_that_entropy_rises():
     place = read_place(ScaledRows.of(rows), splits)
     first = splits[KEPT][0]
     x, held_out = first.half_split.apply(rows)
-    alpha = place.penalty * place.spectrum.mean()
-    explicit = Ridge(alpha=alpha, fit_intercept=False).fit(x, first.parts[0].fitted[:, 0])
+    explicit = Ridge(alpha=place.penalty * mean_square(x), fit_intercept=False).fit(x, first.parts[0].fitted[:, 0])
     assert place.directions["ridge"] == pytest.approx(explicit.coef_ / np.linalg.norm(explicit.coef_))
     assert place.predicted == pytest.approx(explicit.predict(held_out))
-    assert place.spectrum == pytest.approx(np.square(np.linalg.svd(x, compute_uv=False)))
 
 
 def test_rows_that_the_token_determines_are_void_within_it():

@@ -86,7 +86,7 @@ def test_the_tunnels_own_page_shows_the_truth_where_there_is_one(as_manifold):
 def test_numbers_of_another_target_stand_beside_no_known_model():
     """The known models were read for the entropy: their R² says nothing of another variable's."""
     model = interp.load("program:chain", check=False)
-    quick = {"n_permutations": 19, "n_null": 20, "n_splits": 2, "sites": "resid"}
+    quick = {"n_permutations": 19, "sites": "resid"}
 
     def beside(**settings):
         asked = {"value_axis": quick | settings}

@@ -91,7 +91,7 @@ def test_every_explained_term_can_stand_on_a_page():
     texts += [
         "tunnel:x",
         "“mixed” and “sula”",
-        "left after the embedding; without the first position; without the dimensions of largest variance",
+        "without the first position; without the dimensions of largest variance",
         "in one way only",
         "p = 0.1; baseline, as this keeps what position predicts",
         "the attention value vectors of, than with another prompt's keys; Holds beyond x",
