@@ -6,7 +6,6 @@ One intervention edits one layer or several together, each along its own axis. I
     control i   fitted to permuted entropies (random for `pc1`, which does not depend on them) and matched in removed
                 variance: removed at dose 1; the first few also at the other doses, kept and shifted
     random i    random directions matched likewise, where controls are fitted: removed
-    principal i, gaussian i     other principal axes, and directions distributed as the data: removed
     top n, resample             positive controls: the first n principal axes removed, and all head outputs of the
                                 layers replaced by another prompt's
     matched_top                 the first n principal axes at the dose at which they change as much as the axis does
@@ -29,7 +28,7 @@ from interp.statistics.spectra import principal_axes
 
 from ..programs.swaps import Directions
 from .axis import Axis
-from .controls import Edited, gaussian_directions, random_controls, refitted_controls
+from .controls import Edited, random_controls, refitted_controls
 
 Fill = Literal["mean", "zero"]
 HOW = ("direction", "subspace", "dose", "refit")
@@ -40,8 +39,6 @@ N_CLOUD = 20
 N_RANDOM = 40
 """Random directions beside controls that are fitted."""
 
-N_PRINCIPAL = 5
-N_GAUSSIAN = 20
 N_TOP = 10
 
 REMOVED = "removed"
@@ -101,17 +98,14 @@ def on_the_run(
     for i in range(min(N_CLOUD, n_controls)):
         yield from (Name(layers, f"control {i}", dose=dose) for dose in doses if dose != 1)
         yield from moved(f"control {i}")
-    others = {"random": N_RANDOM * is_refitted, "principal": N_PRINCIPAL, "gaussian": N_GAUSSIAN}
-    for kind, most in others.items():
-        numbers = range(1, most + 1) if kind == "principal" else range(min(most, n_controls))
-        yield from (Name(layers, f"{kind} {i}") for i in numbers)
+    yield from (Name(layers, f"random {i}") for i in range(min(N_RANDOM, n_controls) * is_refitted))
 
 
 @dataclass(frozen=True)
 class Cut(Directions):
     """What is taken out at one layer: this dose of the coordinates that are read.
 
-    `facts` are known before it is run: how a control was matched, how near other directions are to the axis.
+    `facts` are known before it is run: how a control was matched.
     """
 
     dose: float = 1.0
@@ -139,7 +133,6 @@ class EditedLayer:
         edited = Edited.of(rows, fill, scored)
         rng = np.random.default_rng([seed, 1, layer])
         random = random_controls(edited, axis, min(n, N_RANDOM) if refits else n, rng)
-        gaussian = gaussian_directions(edited, min(n, N_GAUSSIAN), rng)
         top = principal_axes(rows - edited.mean, N_TOP).directions
         cuts = {"axis": Cut(axis.covector[None], axis.displacement[None]), "top": Cut(top)}
         cuts["matched_top"] = Cut(top, dose=edited.dose(top, axis))
@@ -149,9 +142,6 @@ class EditedLayer:
             for i, (dose, ratio) in enumerate(zip(matched.dose, matched.ratio, strict=True)):
                 facts = {"ratio": ratio, "dose": dose, "matching": how}
                 cuts[f"{kind} {i}"] = Cut(matched.frames[i], matched.displacements[i], float(dose), facts)
-        others = {f"principal {i + 1}": u for i, u in enumerate(top[:N_PRINCIPAL])}
-        others |= {f"gaussian {i}": u for i, u in enumerate(gaussian)}
-        cuts |= {name: Cut(u[None], facts={"overlap": np.abs(u @ axis.covector)}) for name, u in others.items()}
         return cls(layer, edited.mean, float((rows @ axis.covector).std()), cuts)
 
 

@@ -24,7 +24,7 @@ _N_BINS = 40
 
 
 def causal_figures(findings: Findings) -> tuple[Figure, ...]:
-    """The dose curve, the axis among its controls in KL and on every readout, and where else a cut would tell."""
+    """The axis among its controls in KL and on every readout, the dose curve, and what later layers still tell."""
     if "effects" not in findings.tables:
         return ()
     tables, target = findings.tables, Target.of(findings.tables["effects"])
@@ -33,7 +33,6 @@ def causal_figures(findings: Findings) -> tuple[Figure, ...]:
         _among_controls(findings, layers, target),
         _dose_curve(tables["doses"].where(tables["doses"]["layers"] == layers)),
         _by_readout(findings, target),
-        _conditions(tables["conditions"], layers),
     ]
     if "later_layers" in tables:
         figures.append(_later(tables["later_layers"].where(tables["later_layers"]["layers"] == layers), target))
@@ -120,31 +119,6 @@ def _by_readout(findings: Findings, target: Target) -> Figure:
         "advance."
     )
     return Figure("by_readout", "The axis among its controls, on every measure", reading, chart.plot, "effects")
-
-
-def _conditions(table: Table, layers: str) -> Figure:
-    """KL against removed variance: is the axis above the line that all directions lie on?"""
-    kept = (table["layers"] == layers) & (table["edit"] == "removed") & (table["dose"] == 1)
-    table = table.where(kept)
-    chart = Chart(table, "variance_share", "share of the variance that is removed", "KL (bits)")
-    # The axis comes last, over the others: it is one point among many.
-    kinds = {
-        "principal": ("principal axes", PALETTE[3]), "gaussian": ("null: directions distributed as the data", NULL),
-        "top ten": ("ten principal axes", PALETTE[1]), "resample": ("resampled heads", PALETTE[2]),
-        "axis": ("axis", VALUE),
-    }  # fmt: skip
-    for kind, (name, colour) in kinds.items():
-        one = table.where(np.array([str(s).startswith(kind) for s in table["subject"]], dtype=bool))
-        marker = {"size": 14, "symbol": "diamond"} if kind == "axis" else {}
-        hover = "%{text}: %{y:.3g} bits<extra></extra>"
-        chart.of(one).dots("kl", name, colour, marker=marker, text=one["subject"], hovertemplate=hover)
-    chart.plot.update_xaxes(type="log")
-    chart.plot.update_yaxes(type="log")
-    reading = (
-        "The effect of a removal grows with the variance that it removes, whatever the direction. Compare the axis "
-        "(the diamond) with others of its variance. Both scales are logarithmic."
-    )
-    return Figure("removed_variance", "Effect of other removals", reading, chart.plot, "conditions")
 
 
 def _later(table: Table, target: Target) -> Figure:

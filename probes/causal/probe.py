@@ -7,7 +7,7 @@ exact posterior where there is one, surprise at ordinary text, calibration on ev
 
 A cut does something in any direction. So the same is done to axes fitted by the same procedure to entropies that were
 permuted between prompts, at a dose that takes out as much at the scored positions (`controls`), and the axis is ranked
-among them; to random directions of equal variance and other principal axes; and to the ten loudest directions at once
+among them; to random directions of equal variance; and to the ten loudest directions at once
 (removed, and changed as much as the axis' removal does) and to whole head outputs, which show what an edit can do here.
 The first principal axis does not depend on the entropies: its controls are random directions, and it has no p.
 

@@ -27,8 +27,8 @@ EFFECTS = (
 )
 CONDITIONS = (
     "Every edit but the matched controls: KL of the prediction from the unedited one with its 95 % interval over "
-    "prompts, signed change of its entropy, size of the change in the edited tensor and in the logits, share of the "
-    "variance that is gone, and |cos| with the axis."
+    "prompts, signed change of its entropy, size of the change in the edited tensor and in the logits, and the share "
+    "of the variance that is gone."
 )
 DOSES = (
     "Dose curve: KL at every dose of the removal (0: nothing, 1: all of it), with its 95 % interval over prompts, "
@@ -104,7 +104,6 @@ def conditions_table(under: Mapping[str, Readout], weights: Int[np.ndarray, "res
         **_moved(under, names, weights), "change_size": np.array([one["size"].mean() for one in read]),
         "variance_share": np.array([one["variance_share"].mean() for one in read]),
         "logit_change": np.array([logit_change(under, str(name)) for name in names]),
-        "overlap": np.array([np.mean(one.get("overlap", np.nan)) for one in read]),
     }  # fmt: skip
     return QUANTITIES.table(columns, CONDITIONS)
 

@@ -207,8 +207,8 @@ def test_sums_by_prompt_are_ratios_of_definitions():
     np.testing.assert_allclose(read["loss"] / read["loss.of"], [loss[prompt == i].mean() for i in range(30)])
     np.testing.assert_allclose(read["size"], under[SIZE].mean(axis=1))
     assert read["log_p"].shape == (90, 32)
-    brief = replace(reader, also=(), facts={"overlap": np.array([0.5])})(under)
-    assert brief.pop("overlap") == 0.5
+    brief = replace(reader, also=(), facts={"ratio": np.array([0.5])})(under)
+    assert brief.pop("ratio") == 0.5
     assert set(read) - set(brief) == {f"{name}{of}" for name in ("posterior_kl", "entropy_error", "loss") for of in
                                       ("", ".of")}  # fmt: skip
     for name, value in brief.items():
@@ -480,7 +480,7 @@ def test_controls_and_principal_axes_are_changed_as_much_as_the_axis_and_cost_di
 
 def test_figures_say_how_to_read_them(shipped):
     figures = Causal().figures(shipped.findings["causal"])
-    names = ["among_controls", "dose_curve", "by_readout", "removed_variance", "later_layers"]
+    names = ["among_controls", "dose_curve", "by_readout", "later_layers"]
     assert [f.name for f in figures] == names and not_in_tables(shipped.findings["causal"], figures) == []
     curve = figures[1].plot.data
     assert sum(trace.legendgroup == "controls" for trace in curve) == 20
