@@ -24,14 +24,13 @@ _N_BINS = 40
 
 
 def causal_figures(findings: Findings) -> tuple[Figure, ...]:
-    """The axis among its controls in KL and on every readout, the dose curve, and what later layers still tell."""
+    """The axis among its controls in KL and on every readout, and what later layers still tell."""
     if "effects" not in findings.tables:
         return ()
     tables, target = findings.tables, Target.of(findings.tables["effects"])
     layers = str(tables["effects"]["layers"][0])
     figures = [
         _among_controls(findings, layers, target),
-        _dose_curve(tables["doses"].where(tables["doses"]["layers"] == layers)),
         _by_readout(findings, target),
     ]
     if "later_layers" in tables:
@@ -78,19 +77,6 @@ def _among_controls(findings: Findings, layers: str, target: Target) -> Figure:
     )
     title = "Removing the direction, compared with matched ones"
     return Figure("among_controls", title, reading, chart.plot, "controls")
-
-
-def _dose_curve(table: Table) -> Figure:
-    chart = Chart(table, "dose", "dose (1: the axis is removed)", "KL (bits)")
-    for i, (_, one, _) in enumerate(chart.of(table.where(table["subject"] != "axis")).by("subject")):
-        line = {"color": faded(NULL, 0.5), "width": 1}
-        one.line("kl", "null: matched controls", line=line, legendgroup="controls", showlegend=i == 0)
-    chart.of(table.where(table["subject"] == "axis")).curve("kl", "axis")
-    reading = (
-        "At dose 0 nothing is changed, so all curves start at exactly 0. Where the blue curve stays among the grey "
-        "ones, the axis matters no more than any direction of its variance."
-    )
-    return Figure("dose_curve", "Effect by how much of the axis is removed", reading, chart.plot, "doses")
 
 
 def _by_readout(findings: Findings, target: Target) -> Figure:

@@ -146,7 +146,7 @@ def edited(source, before, fill, axis, n=20):
     need = Need("v", at="all")
     conditions = [
         Condition(str(name), edits, (need,), lambda under: {"v": under[need][1].reshape(72, -1)})
-        for name, edits in intervention.named(on_the_run((1,), (0.0, 0.5, 1.0), n, True, False))
+        for name, edits in intervention.named(on_the_run((1,), n, True, False))
     ]
     found = read_conditions(tiny_model("llama"), source, conditions)
     return place, {key: read["v"] for key, read in found.items()}
@@ -164,8 +164,6 @@ def test_every_condition_leaves_what_it_says(source, before, fill, is_oblique):
         np.testing.assert_allclose(found[str(name)], expected, atol=2e-5 * max(1, np.abs(expected).max()))
 
     part = np.outer((before - to) @ axis.covector, axis.displacement)
-    near(Name((1,), "axis", dose=0.0), before)
-    near(Name((1,), "axis", dose=0.5), before - 0.5 * part)
     near(Name((1,), "axis"), before - part)
     near(Name((1,), "axis", "kept"), to + part)
     spread = (before @ axis.covector).std()
@@ -174,11 +172,6 @@ def test_every_condition_leaves_what_it_says(source, before, fill, is_oblique):
     for i in (0, 19):
         frame, dose = place.cuts[f"control {i}"].covectors, place.cuts[f"control {i}"].dose
         near(Name((1,), f"control {i}"), before - dose * (before - to) @ frame.T @ frame)
-        near(Name((1,), f"control {i}", "kept"), to + np.outer((before - to) @ frame[0], frame[0]))
-    up = found[str(Name((1,), "control 0", "+1 sd"))] - before
-    np.testing.assert_allclose(
-        np.linalg.norm(up, axis=1), spread * np.linalg.norm(axis.displacement), rtol=1e-4, err_msg="moved as far"
-    )
     top = np.linalg.svd(before - before.mean(axis=0), full_matrices=False)[2][:10]
     near(Name((1,), "top"), before - (before - to) @ top.T @ top)
     near(Name((1,), "resample"), before)
@@ -227,21 +220,20 @@ def test_alike_controls_are_those_of_the_definition():
 
 
 @pytest.mark.parametrize("is_refitted", [True, False])
-@pytest.mark.parametrize(("doses", "n_controls", "has_heads"), [((0.0, 1.0), 50, True), ((0.5, 1.0, 2.0), 19, False)])
-def test_conditions_are_counted_before_they_are_made(doses, n_controls, has_heads, is_refitted):
+@pytest.mark.parametrize(("n_controls", "has_heads"), [(50, True), (19, False)])
+def test_conditions_are_counted_before_they_are_made(n_controls, has_heads, is_refitted):
     rows = rng(6).normal(size=(60, 12)) * np.linspace(0.5, 2, 12)
     a = np.ones(12) / np.sqrt(12)
     refits = [Axis(u, u, 0.0) for u in np.linalg.qr(rng(7).normal(size=(n_controls, 12, 12)))[0][:, 0]]
     refits = refits if is_refitted else []
     place = EditedLayer.of(0, Axis(a, a, 0.0), rows, rows, refits, "mean", n_controls, 0)
     intervention = Intervention([place], "v", "all", "mean", (0, 1) if has_heads else (), 2)
-    names = list(on_the_run((0,), doses, n_controls, has_heads, is_refitted))
+    names = list(on_the_run((0,), n_controls, has_heads, is_refitted))
     assert [name for name, _ in intervention.named(names)] == names and len({*map(str, names)}) == len(names)
     assert {*place.cuts} | ({"resample"} if has_heads else set()) == {name.subject for name in names}
-    of_controls = min(n_controls, 20) * (sum(dose != 1 for dose in doses) + 3)
     n_whole = 1 + n_controls + 2 + has_heads + is_refitted * min(n_controls, 40)
     assert sum(name.is_compared for name in names) == n_whole
-    assert len(names) == n_whole + of_controls + len(doses) - 1 + 3
+    assert len(names) == n_whole + 3
 
 
 def test_how_controls_are_matched_is_known_before_they_are_run():
