@@ -7,14 +7,14 @@ exact posterior where there is one, surprise at ordinary text, calibration on ev
 
 A cut does something in any direction. So the same is done to axes fitted by the same procedure to entropies that were
 permuted between prompts, at a dose that takes out as much at the scored positions (`controls`), and the axis is ranked
-among them; to random directions of equal variance; and to the ten loudest directions at once
-(removed, and changed as much as the axis' removal does) and to whole head outputs, which show what an edit can do here.
+among them; to random directions of equal variance; and to the ten loudest directions at once (removed, and changed as
+much as the axis' removal does) and to whole head outputs, which show what an edit can do here.
 The first principal axis does not depend on the entropies: its controls are random directions, and it has no p.
 
-Sources: Paper III (arXiv 2512.23752), sections 4.5, 6.2 and 7.1, whose comparison reads the edited tensor itself (table
-`tautology`) and whose random directions are not matched; for removal Ravfogel et al. 2020 (arXiv 2004.07667) and
-Belrose et al. 2023 (LEACE, arXiv 2306.03819); Marks and Tegmark 2023 (arXiv 2310.06824) for the direction along which
-activations move on average as the better one to edit.
+Sources: Paper III (arXiv 2512.23752), sections 4.5, 6.2 and 7.1, whose comparison reads the edited tensor itself, where
+removing a coordinate removes its correlation by algebra, and whose random directions are not matched; for removal
+Ravfogel et al. 2020 (arXiv 2004.07667) and Belrose et al. 2023 (LEACE, arXiv 2306.03819); Marks and Tegmark 2023 (arXiv
+2310.06824) for the direction along which activations move on average as the better one to edit.
 """
 
 from collections.abc import Iterable, Mapping
@@ -42,7 +42,7 @@ from ..measures.field_checks import refuse_too_few, refuse_unknown
 from ..measures.sample_sizes import FEW_FITTED
 from ..measures.target import NEXT_ENTROPY, Target
 from ..programs.swaps import STREAM, Directions, Swaps, is_swap, planned_swaps, program_findings, undefined_swap
-from .axis import Axis, Kind, Split, after_removal, fit_axes, held_out, refit_axes, saved, tautology
+from .axis import Axis, Kind, Split, after_removal, fit_axes, held_out, refit_axes, saved
 from .edits import BASELINE, EditedLayer, Fill, Intervention, Name, compared, on_the_run
 from .effects import Effects, described, estimates
 from .prompt_sample import PromptSample, rows_of
@@ -199,8 +199,6 @@ class Causal(Probe):
         edited = {layer: axis for layer in sets[0] if (axis := axes[layer]) is not None}
         found |= {name: described(of, about) for name, of in self._explained(split, edited, weights).items()}
         tables |= of_swaps
-        for layer, axis in list(edited.items())[:1]:
-            tables["tautology"] = tautology(split, layer, axis, f"layer {layer} of {self.site}", self.seed)
         return quantities.findings(
             self.name, quantities.scalars(found) | by_program, tables,
             arrays=saved(self.site, axes, self.axis, cloud) | {"run": split.run},

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from interp.probes.causal.axis import Split, fit_axis, fit_together, refit_axes, tautology
+from interp.probes.causal.axis import Split, fit_axis, fit_together, refit_axes
 from interp.probes.causal.controls import Edited, refitted_controls
 from interp.probes.causal.edits import BASELINE, HOW, Name
 from interp.probes.causal.effects import Effects, readings
@@ -161,26 +161,6 @@ def test_prompts_that_are_run_are_not_fitted_on():
     assert len(Split.of(cloud, 100, 0).run) == 15, "at most half"
     with pytest.raises(PromptError, match="fewer than 4"):
         Split.of(Cloud.of(capture_of((Need("v"),), n_prompts=3), Need("v")), 10, 0)
-
-
-def test_the_tautology_is_algebra():
-    x = rng().normal(size=(40, 5)) * np.array([9, 1, 1, 1, 1])
-    y = x[:, 0] + rng(1).normal(size=40)
-    base = synthetic_capture(
-        (Need("resid"),), Shape(n_prompts=40, n_layers=1, d_model=5), planted={"resid": np.stack([x, x])},
-        columns={"next_entropy_bits": y},
-    )  # fmt: skip
-    cloud = Cloud.of(base, Need("resid"))
-    split = Split.of(cloud, 20, 0)
-    axis = fit_axis(x[split.fitting], y[split.fitting], np.arange(20), "pc1", "centred")
-    table = tautology(split, 1, axis, "here", 0)
-    r = dict(zip(table["removed"].tolist(), table["correlation"], strict=True))
-    ends = zip(table["removed"].tolist(), table["lowest"], table["correlation"], table["highest"], strict=True)
-    assert [name for name, low, mean, high in ends if low < mean < high] == ["a random direction"]
-    expected = np.corrcoef(x[split.run_rows] @ axis.covector, y[split.run_rows])[0, 1]
-    assert r["nothing"] == pytest.approx(expected) == r["a direction at right angles"]
-    assert r["the axis"] == 0 and abs(r["a random direction"] - expected) < 0.1
-    assert "Not a finding" in table.caption
 
 
 def test_sums_by_prompt_are_ratios_of_definitions():
