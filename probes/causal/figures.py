@@ -4,35 +4,23 @@ import numpy as np
 
 from interp.findings import Findings
 from interp.formatting import MILLIONTHS, is_tiny, short
-from interp.plotting import NULL, PALETTE, VALUE, Chart, error_bars, faded
+from interp.plotting import NULL, PALETTE, VALUE, Chart, error_bars
 from interp.probe import Figure
 from interp.table import Table
 
 from ..measures.target import Target
-from .quantities import READOUTS
 from .tables import RUN
-
-_WORDS = {
-    "kl": "prediction", "entropy_moved": "entropy moved", "entropy_change": "entropy change",
-    "posterior_kl": "KL from exact", "entropy_error": "entropy error", "loss": "loss", "later_r2": "R² in later layers",
-    "later_axis": "axis in later layers", "sula_kl": "KL of labels", "slope": "slope of labels",
-}  # fmt: skip
-_MAX_SHOWN = 200
-"""Controls drawn as points for a readout at most."""
 
 _N_BINS = 40
 
 
 def causal_figures(findings: Findings) -> tuple[Figure, ...]:
-    """The axis among its controls in KL and on every readout, and what later layers still tell."""
+    """The axis among its controls, and what later layers still tell."""
     if "effects" not in findings.tables:
         return ()
     tables, target = findings.tables, Target.of(findings.tables["effects"])
     layers = str(tables["effects"]["layers"][0])
-    figures = [
-        _among_controls(findings, layers, target),
-        _by_readout(findings, target),
-    ]
+    figures = [_among_controls(findings, layers, target)]
     if "later_layers" in tables:
         figures.append(_later(tables["later_layers"].where(tables["later_layers"]["layers"] == layers), target))
     return tuple(figures)
@@ -77,34 +65,6 @@ def _among_controls(findings: Findings, layers: str, target: Target) -> Figure:
     )
     title = "Removing the direction, compared with matched ones"
     return Figure("among_controls", title, reading, chart.plot, "controls")
-
-
-def _by_readout(findings: Findings, target: Target) -> Figure:
-    """Every readout on one scale: standard deviations of its controls."""
-    effects, controls = findings.tables["effects"], findings.tables["controls"]
-    chart = Chart(effects, "z", "standard deviations of the controls", "")
-    labels = []
-    for i in range(effects.n_rows):
-        where = "" if effects["on"][i] == RUN else f" on {effects['on'][i]}"
-        layer = f", layer {effects['layers'][i]}" if len(np.unique(effects["layers"])) > 1 else ""
-        labels.append(f"{_WORDS[effects['readout'][i]]}{where}{layer}")
-        mine = np.all([controls[name] == effects[name][i] for name in ("layers", "on", "readout")], axis=0)
-        z = controls["z"][mine][:_MAX_SHOWN]
-        chart.plot.add_scatter(
-            x=z, y=labels[-1:] * len(z), mode="markers", marker={"color": faded(NULL, 0.25), "size": 6},
-            name="null: matched controls", legendgroup="controls", showlegend=i == 0,
-        )  # fmt: skip
-    chart.dots(
-        "z", "axis", VALUE, 10, y=labels, customdata=[target.say(READOUTS[name][1]) for name in effects["readout"]],
-        hovertemplate="%{customdata}<br>%{x:.3g} standard deviations<extra></extra>",
-    )  # fmt: skip
-    chart.plot.update_yaxes(autorange="reversed")
-    reading = (
-        "Each row is something that the removal may change (hover for its definition). Blue: the axis with its "
-        "interval over prompts. Grey is the null: each control among the others. Only the first row was chosen in "
-        "advance."
-    )
-    return Figure("by_readout", "The axis among its controls, on every measure", reading, chart.plot, "effects")
 
 
 def _later(table: Table, target: Target) -> Figure:

@@ -450,7 +450,7 @@ def test_controls_and_principal_axes_are_changed_as_much_as_the_axis_and_cost_di
 
 def test_figures_say_how_to_read_them(shipped):
     figures = Causal().figures(shipped.findings["causal"])
-    names = ["among_controls", "by_readout", "later_layers"]
+    names = ["among_controls", "later_layers"]
     assert [f.name for f in figures] == names and not_in_tables(shipped.findings["causal"], figures) == []
     controls = figures[0].plot.data[0].x
     assert len(controls) == 30
