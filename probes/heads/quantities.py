@@ -59,7 +59,7 @@ _HOWS = [f"_{how}" for how in ("mean", "resample", "zero")]
 _BASELINE = "the reference of all edits; the probe sula has its values without skill"
 _ALSO = {name: of for end in _ENDINGS for name, of in _of_layers(end, is_first=False).items()}
 _ALSO |= {name: of for end in (*_HOWS, *_ENDINGS) for name, of in _of_heads(end, is_first=False).items()}
-_ALSO |= {f"{of}{m}": _bits(f"{MEANINGS[m]}, of the unedited model", _BASELINE) for of in ("", "sula_") for m in SIGNED}
+_ALSO |= {m: _bits(f"{MEANINGS[m]}, of the unedited model", _BASELINE) for m in SIGNED}
 
 QUANTITIES = Quantities(
     {
