@@ -59,6 +59,7 @@ from .estimates import (
     missed,
     top_effect,
     top_head_estimates,
+    top_layer,
 )
 from .quantities import QUANTITIES
 from .tables import by_draw, by_head_table, by_layer_table, sets_table
@@ -228,6 +229,7 @@ class Heads(Probe):
             named = top_head_estimates(scores, choice, top, how, measure)
             found |= {f"top_head_{name}{suffix}": of for name, of in named.items()}
             if not suffix:
+                found["top_head_layer"] = top_layer(scores, choice, top, measure)
                 found["top_head_effect"] = top_effect(scores, choice, top, effects, measure)
                 if plan.is_screened:
                     sample, rng = np.arange(len(plan.sample)), np.random.default_rng([self.seed, 11])

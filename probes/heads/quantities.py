@@ -46,11 +46,6 @@ def _of_heads(ending: str, *, is_first: bool) -> dict[str, Quantity]:
             "equal shares of all {n_all} heads", f"{METHOD}, the head held fixed{{also}}",
             "in some resamples no head does harm", is_headline=is_first,
         ),
-        f"top_head_layer{ending}": Quantity(
-            "layer", "layer of the most harmful head, counted from 0: {top}",
-            "a layer number has no null",
-            "a layer number: see top_head_ratio for how clear it is", asks="nothing",
-        ),
     }  # fmt: skip
 
 
@@ -64,6 +59,10 @@ _ALSO |= {m: _bits(f"{MEANINGS[m]}, of the unedited model", _BASELINE) for m in 
 QUANTITIES = Quantities(
     {
         **_of_heads("", is_first=True),
+        "top_head_layer": Quantity(
+            "layer", "layer of the most harmful head, counted from 0: {top}", "a layer number has no null",
+            "a layer number: see top_head_ratio for how clear it is", asks="nothing",
+        ),
         "top_head_effect": _bits(
             "harm ({measure}) of {how} ablation of the most harmful head: {head}", "{null}", ", the head held fixed",
             is_headline=True,
