@@ -50,7 +50,7 @@ _CLOSE = 2e-5  # of the norm
 STORIES = SHARED / "models" / "stories260K"
 LESS = {
     "n_prompts": 12, "n_sula": 0, "n_exchanged": 24, "n_random": 3, "n_sets": 2, "n_screened": 3, "n_draws": 2,
-    "n_sampled": 4, "doses": (0.0, 1.0), "n_controls": 19,
+    "n_sampled": 4, "n_controls": 19,
 }  # fmt: skip
 OBSERVING = ("attention_entropy", "belief", "components", "manifold", "orthogonality", "qk_alignment", "value_axis")
 PROCESSORS: tuple[Mapping[str, str], ...] = (

@@ -12,7 +12,7 @@ from interp.options import BESIDE, RunOptions
 _SETTINGS = {
     "value_axis": {"sites": ("resid",)},
     "belief": {"sites": ("resid",), "interchange": False},
-    "causal": {"site": "resid", "n_controls": 60, "doses": (0.0, 1.0)},
+    "causal": {"site": "resid", "n_controls": 60},
 }
 
 YOUR_MODEL = "Measure a model of your own: interp run --model FOLDER_OR_HUB_NAME --probe value_axis"

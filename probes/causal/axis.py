@@ -24,10 +24,8 @@ import numpy as np
 from jaxtyping import Float, Int, Num
 
 from interp.errors import PromptError
-from interp.statistics.correlation import unit_length
 from interp.statistics.ridge import PrincipalForm, fit_ridge
 from interp.statistics.spectra import Scaling
-from interp.table import LABEL, Table
 
 from ..measures.cloud import Cloud
 from ..measures.layers import Scale
@@ -36,15 +34,6 @@ from ..measures.sample_sizes import MIN_HALVES
 from .prompt_sample import chosen_clusters
 
 Kind = Literal["ridge", "leace", "encoding", "pc1"]
-N_RANDOM = 100
-
-TAUTOLOGY = (
-    "Not a finding, shown once because it has been published as one: the correlation of the coordinate with "
-    "{target}, read from the very tensor that was edited, at {place}. Removing the axis leaves nothing that varies "
-    "(0 by algebra). A direction at right angles leaves the coordinate as it was, to the digit; a random one moves it "
-    "by what louder directions leak into it: little where the axis is loud, much where it is quiet. None of these rows "
-    "depends on what the model does with the axis."
-)
 
 
 @dataclass(frozen=True)
@@ -195,33 +184,6 @@ def after_removal(
         points = points - np.outer(points @ removed.covector, removed.displacement)
     readout = fit_axis(points[others], sought[others], units[others], "ridge", scaling)
     return held_out(points, replace(split, fitting=others), readout)
-
-
-def tautology(split: Split, layer: int, axis: Axis, place: str, seed: int) -> Table:
-    """The same-layer correlation before and after cuts, from the edited tensor itself."""
-    x, entropy = split.points(layer)[split.run_rows], split.sought[split.run_rows]
-    rng = np.random.default_rng([seed, 9])
-    random = rng.standard_normal((N_RANDOM, x.shape[1]))
-    random /= np.linalg.norm(random, axis=1, keepdims=True)
-    right = random - (random @ axis.covector)[:, None] * axis.covector
-    right /= np.linalg.norm(right, axis=1, keepdims=True)
-
-    def correlations(u: Float[np.ndarray, "cut feature"]) -> Float[np.ndarray, " cut"]:
-        """Pearson's r of the coordinate with the entropy without u; 0 where one of them never varies."""
-        coordinates = x @ axis.covector - (x @ u.T).T * (u @ axis.covector)[:, None]
-        return unit_length(coordinates) @ unit_length(entropy[None])[0]
-
-    cases = {
-        "nothing": correlations(np.zeros((1, x.shape[1]))), "the axis": np.zeros(1),
-        "a direction at right angles": correlations(right), "a random direction": correlations(random),
-    }  # fmt: skip
-    rows = [
-        {"removed": name, "correlation": r.mean(), "lowest": r.min(), "highest": r.max(),
-         "by_algebra": name in ("the axis", "a direction at right angles")}
-        for name, r in cases.items()
-    ]  # fmt: skip
-    units = {"removed": LABEL, "correlation": "1", "lowest": "1", "highest": "1", "by_algebra": LABEL}
-    return Table.from_rows(rows, units, TAUTOLOGY.format(place=place, target=split.cloud.target.words))
 
 
 def saved(site: str, axes: Mapping[int, Axis | None], kind: str, cloud: Cloud) -> dict[str, np.ndarray]:

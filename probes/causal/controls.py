@@ -132,13 +132,6 @@ def random_controls(edited: Edited, axis: Axis, n: int, rng: np.random.Generator
     return Matched(frames, frames, dose, ratio, how, alikeness(coordinates), n_rejected)
 
 
-def gaussian_directions(edited: Edited, n: int, rng: np.random.Generator) -> Float[np.ndarray, "control feature"]:
-    """Directions distributed as the data are: u ∝ C^½ g. Their removed variance is what it is."""
-    values, vectors = np.linalg.eigh(edited.moments)
-    values = np.clip(values, 0, None)
-    return (_frames(np.full(n, 0.5), rng.standard_normal((n, 1, len(values))), values) @ vectors.T)[:, 0]
-
-
 def alikeness(frames: Float[np.ndarray, "control axis feature"]) -> float:
     """Mean squared cosine between the spaces of two controls: ‖UᵢUⱼᵀ‖²/k, 1 where all are the same."""
     n, k, _ = frames.shape

@@ -2,11 +2,10 @@
 
 One intervention edits one layer or several together, each along its own axis. Its conditions are
 
-    axis        removed at every dose, kept alone, shifted by ±1 standard deviation
+    axis        removed, kept alone, shifted by ±1 standard deviation
     control i   fitted to permuted entropies (random for `pc1`, which does not depend on them) and matched in removed
-                variance: removed at dose 1; the first few also at the other doses, kept and shifted
+                variance: removed
     random i    random directions matched likewise, where controls are fitted: removed
-    principal i, gaussian i     other principal axes, and directions distributed as the data: removed
     top n, resample             positive controls: the first n principal axes removed, and all head outputs of the
                                 layers replaced by another prompt's
     matched_top                 the first n principal axes at the dose at which they change as much as the axis does
@@ -29,22 +28,18 @@ from interp.statistics.spectra import principal_axes
 
 from ..programs.swaps import Directions
 from .axis import Axis
-from .controls import Edited, gaussian_directions, random_controls, refitted_controls
+from .controls import Edited, random_controls, refitted_controls
 
 Fill = Literal["mean", "zero"]
 HOW = ("direction", "subspace", "dose", "refit")
 
-N_CLOUD = 20
-"""Controls that are run at every dose, kept and shifted, too."""
-
 N_RANDOM = 40
 """Random directions beside controls that are fitted."""
 
-N_PRINCIPAL = 5
-N_GAUSSIAN = 20
 N_TOP = 10
 
-REMOVED = "removed"
+REMOVED, KEPT, SHIFTS = "removed", "kept", {"+1 sd": 1.0, "−1 sd": -1.0}
+BASELINE = "baseline"
 
 
 @dataclass(frozen=True)
@@ -54,64 +49,41 @@ class Name:
     layers: tuple[int, ...]
     subject: str
     how: str = REMOVED
-    dose: float = 1.0
     on: str = ""
 
     def __str__(self) -> str:
-        return "|".join([self.on, ",".join(map(str, self.layers)), self.subject, self.how, repr(float(self.dose))])
+        return "|".join([self.on, ",".join(map(str, self.layers)), self.subject, self.how])
 
     @classmethod
     def parse(cls, text: str) -> "Name":
-        on, layers, subject, how, dose = text.split("|")
-        return cls(tuple(int(x) for x in layers.split(",") if x), subject, how, float(dose), on)
+        on, layers, subject, how = text.split("|")
+        return cls(tuple(int(x) for x in layers.split(",") if x), subject, how, on)
 
     @property
     def is_compared(self) -> bool:
-        """One of those whose effects on every readout are compared: the axis removed, controls, positive controls."""
-        return (self.how, self.dose) == (REMOVED, 1.0) and self.subject.split()[0] in _COMPARED
-
-
-BASELINE = "baseline"
-
-_COMPARED = {BASELINE, "axis", "control", "random", "top", "matched_top", "resample"}
-"""First words of the subjects of which every readout is shown; of others the change of the prediction alone."""
-
-
-KEPT, SHIFTS = "kept", {"+1 sd": 1.0, "−1 sd": -1.0}
+        """Whether every readout is shown; of an axis kept or shifted the change of the prediction alone is."""
+        return self.how == REMOVED
 
 
 def compared(layers: tuple[int, ...], n_controls: int, has_heads: bool) -> Iterator[Name]:
-    """What every set of prompts is run with beside the axis: controls at dose 1 and positive controls."""
+    """What every set of prompts is run with beside the axis: controls and positive controls."""
     subjects = [*(f"control {i}" for i in range(n_controls)), "top", *["resample"] * has_heads]
     return (Name(layers, subject) for subject in subjects)
 
 
-def on_the_run(
-    layers: tuple[int, ...], doses: Sequence[float], n_controls: int, has_heads: bool, is_refitted: bool
-) -> Iterator[Name]:
+def on_the_run(layers: tuple[int, ...], n_controls: int, has_heads: bool, is_refitted: bool) -> Iterator[Name]:
     """Every condition on the prompts of the run; `Intervention.named` leaves out what cannot be had there."""
-
-    def moved(subject: str) -> Iterator[Name]:
-        return (Name(layers, subject, how) for how in (KEPT, *SHIFTS))
-
-    yield from (Name(layers, "axis", dose=dose) for dose in doses)
-    yield from moved("axis")
+    yield from (Name(layers, "axis", how) for how in (REMOVED, KEPT, *SHIFTS))
     yield from compared(layers, n_controls, has_heads)
     yield Name(layers, "matched_top")
-    for i in range(min(N_CLOUD, n_controls)):
-        yield from (Name(layers, f"control {i}", dose=dose) for dose in doses if dose != 1)
-        yield from moved(f"control {i}")
-    others = {"random": N_RANDOM * is_refitted, "principal": N_PRINCIPAL, "gaussian": N_GAUSSIAN}
-    for kind, most in others.items():
-        numbers = range(1, most + 1) if kind == "principal" else range(min(most, n_controls))
-        yield from (Name(layers, f"{kind} {i}") for i in numbers)
+    yield from (Name(layers, f"random {i}") for i in range(min(N_RANDOM, n_controls) * is_refitted))
 
 
 @dataclass(frozen=True)
 class Cut(Directions):
     """What is taken out at one layer: this dose of the coordinates that are read.
 
-    `facts` are known before it is run: how a control was matched, how near other directions are to the axis.
+    `facts` are known before it is run: how a control was matched.
     """
 
     dose: float = 1.0
@@ -139,7 +111,6 @@ class EditedLayer:
         edited = Edited.of(rows, fill, scored)
         rng = np.random.default_rng([seed, 1, layer])
         random = random_controls(edited, axis, min(n, N_RANDOM) if refits else n, rng)
-        gaussian = gaussian_directions(edited, min(n, N_GAUSSIAN), rng)
         top = principal_axes(rows - edited.mean, N_TOP).directions
         cuts = {"axis": Cut(axis.covector[None], axis.displacement[None]), "top": Cut(top)}
         cuts["matched_top"] = Cut(top, dose=edited.dose(top, axis))
@@ -149,9 +120,6 @@ class EditedLayer:
             for i, (dose, ratio) in enumerate(zip(matched.dose, matched.ratio, strict=True)):
                 facts = {"ratio": ratio, "dose": dose, "matching": how}
                 cuts[f"{kind} {i}"] = Cut(matched.frames[i], matched.displacements[i], float(dose), facts)
-        others = {f"principal {i + 1}": u for i, u in enumerate(top[:N_PRINCIPAL])}
-        others |= {f"gaussian {i}": u for i, u in enumerate(gaussian)}
-        cuts |= {name: Cut(u[None], facts={"overlap": np.abs(u @ axis.covector)}) for name, u in others.items()}
         return cls(layer, edited.mean, float((rows @ axis.covector).std()), cuts)
 
 
@@ -191,19 +159,18 @@ class Intervention:
                 yield name, tuple(edit for place, cut in pairs for edit in self._edits(place, cut, name))
 
     def _edits(self, place: EditedLayer, cut: Cut, name: Name) -> Iterator[Edit]:
-        """Coordinates are put to their mean, or to 0; or the first is kept alone, or moved."""
+        """Coordinates are put to their mean, or to 0; or the axis is kept alone, or shifted."""
         at: dict[str, Any] = {"layer": place.layer, "site": self.site, "at": self.at}
         if name.how == KEPT:  # all else is put to its mean (or to 0): then what the mean has beside it is added
-            yield KeepAxis(**at, **cut.fields(1))
+            yield KeepAxis(**at, **cut.fields())
             if self.fill == "mean":
                 rest = place.mean - (place.mean @ cut.covectors[0]) * cut.moved[0]
                 length = float(np.linalg.norm(rest))
                 along = rest[None] / length if length else cut.covectors[:1]
                 yield ShiftAxis(**at, axis=along, deviations=1.0, score_sigma=length)
-        elif name.how in SHIFTS:  # as far as so many standard deviations of the axis
-            far = place.spread * float(np.linalg.norm(place.cuts["axis"].moved[0]) / np.linalg.norm(cut.moved[0]))
-            yield ShiftAxis(**at, **cut.fields(1), deviations=SHIFTS[name.how], score_sigma=far)
+        elif name.how in SHIFTS:
+            yield ShiftAxis(**at, **cut.fields(), deviations=SHIFTS[name.how], score_sigma=place.spread)
         else:
-            at |= {**cut.fields(), "dose": float(name.dose * cut.dose)}
+            at |= {**cut.fields(), "dose": cut.dose}
             zeroed = self.fill == "zero"
             yield RemoveAxis(**at) if zeroed else ReplaceCoordinates(**at, values=cut.covectors @ place.mean)

@@ -88,7 +88,7 @@ class Effects:
         """None where the axis was never removed."""
         found, weights = [], dict[str, np.ndarray]()
         for name in map(Name.parse, under):
-            if (name.subject, name.how, name.dose) != ("axis", REMOVED, 1):
+            if (name.subject, name.how) != ("axis", REMOVED):
                 continue
             baseline = under[baseline_of(name)]
             if name.on not in weights:

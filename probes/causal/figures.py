@@ -4,37 +4,23 @@ import numpy as np
 
 from interp.findings import Findings
 from interp.formatting import MILLIONTHS, is_tiny, short
-from interp.plotting import NULL, PALETTE, VALUE, Chart, error_bars, faded
+from interp.plotting import NULL, PALETTE, VALUE, Chart, error_bars
 from interp.probe import Figure
 from interp.table import Table
 
 from ..measures.target import Target
-from .quantities import READOUTS
 from .tables import RUN
-
-_WORDS = {
-    "kl": "prediction", "entropy_moved": "entropy moved", "entropy_change": "entropy change",
-    "posterior_kl": "KL from exact", "entropy_error": "entropy error", "loss": "loss", "later_r2": "R² in later layers",
-    "later_axis": "axis in later layers", "sula_kl": "KL of labels", "slope": "slope of labels",
-}  # fmt: skip
-_MAX_SHOWN = 200
-"""Controls drawn as points for a readout at most."""
 
 _N_BINS = 40
 
 
 def causal_figures(findings: Findings) -> tuple[Figure, ...]:
-    """The dose curve, the axis among its controls in KL and on every readout, and where else a cut would tell."""
+    """The axis among its controls, and what later layers still tell."""
     if "effects" not in findings.tables:
         return ()
     tables, target = findings.tables, Target.of(findings.tables["effects"])
     layers = str(tables["effects"]["layers"][0])
-    figures = [
-        _among_controls(findings, layers, target),
-        _dose_curve(tables["doses"].where(tables["doses"]["layers"] == layers)),
-        _by_readout(findings, target),
-        _conditions(tables["conditions"], layers),
-    ]
+    figures = [_among_controls(findings, layers, target)]
     if "later_layers" in tables:
         figures.append(_later(tables["later_layers"].where(tables["later_layers"]["layers"] == layers), target))
     return tuple(figures)
@@ -79,72 +65,6 @@ def _among_controls(findings: Findings, layers: str, target: Target) -> Figure:
     )
     title = "Removing the direction, compared with matched ones"
     return Figure("among_controls", title, reading, chart.plot, "controls")
-
-
-def _dose_curve(table: Table) -> Figure:
-    chart = Chart(table, "dose", "dose (1: the axis is removed)", "KL (bits)")
-    for i, (_, one, _) in enumerate(chart.of(table.where(table["subject"] != "axis")).by("subject")):
-        line = {"color": faded(NULL, 0.5), "width": 1}
-        one.line("kl", "null: matched controls", line=line, legendgroup="controls", showlegend=i == 0)
-    chart.of(table.where(table["subject"] == "axis")).curve("kl", "axis")
-    reading = (
-        "At dose 0 nothing is changed, so all curves start at exactly 0. Where the blue curve stays among the grey "
-        "ones, the axis matters no more than any direction of its variance."
-    )
-    return Figure("dose_curve", "Effect by how much of the axis is removed", reading, chart.plot, "doses")
-
-
-def _by_readout(findings: Findings, target: Target) -> Figure:
-    """Every readout on one scale: standard deviations of its controls."""
-    effects, controls = findings.tables["effects"], findings.tables["controls"]
-    chart = Chart(effects, "z", "standard deviations of the controls", "")
-    labels = []
-    for i in range(effects.n_rows):
-        where = "" if effects["on"][i] == RUN else f" on {effects['on'][i]}"
-        layer = f", layer {effects['layers'][i]}" if len(np.unique(effects["layers"])) > 1 else ""
-        labels.append(f"{_WORDS[effects['readout'][i]]}{where}{layer}")
-        mine = np.all([controls[name] == effects[name][i] for name in ("layers", "on", "readout")], axis=0)
-        z = controls["z"][mine][:_MAX_SHOWN]
-        chart.plot.add_scatter(
-            x=z, y=labels[-1:] * len(z), mode="markers", marker={"color": faded(NULL, 0.25), "size": 6},
-            name="null: matched controls", legendgroup="controls", showlegend=i == 0,
-        )  # fmt: skip
-    chart.dots(
-        "z", "axis", VALUE, 10, y=labels, customdata=[target.say(READOUTS[name][1]) for name in effects["readout"]],
-        hovertemplate="%{customdata}<br>%{x:.3g} standard deviations<extra></extra>",
-    )  # fmt: skip
-    chart.plot.update_yaxes(autorange="reversed")
-    reading = (
-        "Each row is something that the removal may change (hover for its definition). Blue: the axis with its "
-        "interval over prompts. Grey is the null: each control among the others. Only the first row was chosen in "
-        "advance."
-    )
-    return Figure("by_readout", "The axis among its controls, on every measure", reading, chart.plot, "effects")
-
-
-def _conditions(table: Table, layers: str) -> Figure:
-    """KL against removed variance: is the axis above the line that all directions lie on?"""
-    kept = (table["layers"] == layers) & (table["edit"] == "removed") & (table["dose"] == 1)
-    table = table.where(kept)
-    chart = Chart(table, "variance_share", "share of the variance that is removed", "KL (bits)")
-    # The axis comes last, over the others: it is one point among many.
-    kinds = {
-        "principal": ("principal axes", PALETTE[3]), "gaussian": ("null: directions distributed as the data", NULL),
-        "top ten": ("ten principal axes", PALETTE[1]), "resample": ("resampled heads", PALETTE[2]),
-        "axis": ("axis", VALUE),
-    }  # fmt: skip
-    for kind, (name, colour) in kinds.items():
-        one = table.where(np.array([str(s).startswith(kind) for s in table["subject"]], dtype=bool))
-        marker = {"size": 14, "symbol": "diamond"} if kind == "axis" else {}
-        hover = "%{text}: %{y:.3g} bits<extra></extra>"
-        chart.of(one).dots("kl", name, colour, marker=marker, text=one["subject"], hovertemplate=hover)
-    chart.plot.update_xaxes(type="log")
-    chart.plot.update_yaxes(type="log")
-    reading = (
-        "The effect of a removal grows with the variance that it removes, whatever the direction. Compare the axis "
-        "(the diamond) with others of its variance. Both scales are logarithmic."
-    )
-    return Figure("removed_variance", "Effect of other removals", reading, chart.plot, "conditions")
 
 
 def _later(table: Table, target: Target) -> Figure:

@@ -7,14 +7,14 @@ exact posterior where there is one, surprise at ordinary text, calibration on ev
 
 A cut does something in any direction. So the same is done to axes fitted by the same procedure to entropies that were
 permuted between prompts, at a dose that takes out as much at the scored positions (`controls`), and the axis is ranked
-among them; to random directions of equal variance and other principal axes; and to the ten loudest directions at once
-(removed, and changed as much as the axis' removal does) and to whole head outputs, which show what an edit can do here.
+among them; to random directions of equal variance; and to the ten loudest directions at once (removed, and changed as
+much as the axis' removal does) and to whole head outputs, which show what an edit can do here.
 The first principal axis does not depend on the entropies: its controls are random directions, and it has no p.
 
-Sources: Paper III (arXiv 2512.23752), sections 4.5, 6.2 and 7.1, whose comparison reads the edited tensor itself (table
-`tautology`) and whose random directions are not matched; for removal Ravfogel et al. 2020 (arXiv 2004.07667) and
-Belrose et al. 2023 (LEACE, arXiv 2306.03819); Marks and Tegmark 2023 (arXiv 2310.06824) for the direction along which
-activations move on average as the better one to edit.
+Sources: Paper III (arXiv 2512.23752), sections 4.5, 6.2 and 7.1, whose comparison reads the edited tensor itself, where
+removing a coordinate removes its correlation by algebra, and whose random directions are not matched; for removal
+Ravfogel et al. 2020 (arXiv 2004.07667) and Belrose et al. 2023 (LEACE, arXiv 2306.03819); Marks and Tegmark 2023 (arXiv
+2310.06824) for the direction along which activations move on average as the better one to edit.
 """
 
 from collections.abc import Iterable, Mapping
@@ -42,7 +42,7 @@ from ..measures.field_checks import refuse_too_few, refuse_unknown
 from ..measures.sample_sizes import FEW_FITTED
 from ..measures.target import NEXT_ENTROPY, Target
 from ..programs.swaps import STREAM, Directions, Swaps, is_swap, planned_swaps, program_findings, undefined_swap
-from .axis import Axis, Kind, Split, after_removal, fit_axes, held_out, refit_axes, saved, tautology
+from .axis import Axis, Kind, Split, after_removal, fit_axes, held_out, refit_axes, saved
 from .edits import BASELINE, EditedLayer, Fill, Intervention, Name, compared, on_the_run
 from .effects import Effects, described, estimates
 from .prompt_sample import PromptSample, rows_of
@@ -51,7 +51,6 @@ from .read import KL, LOSS, OUTCOME, SIZE, Later, Reader, read_labels, read_text
 from .tables import (
     conditions_table,
     controls_table,
-    doses_table,
     effects_table,
     later_table,
     matching_table,
@@ -82,7 +81,7 @@ class Causal(Probe):
     entropy)) or pc1. `layers`: `middle`,
     `all`, or numbers; one tuple (on the command line between commas) is edited together, each tuple (between
     semicolons) is an intervention, the first of which is primary. `at`: the edited positions (all, scored, last).
-    `fill`: what a removed coordinate becomes, its mean or zero. `doses` of the curve; 0 and 1 are always run.
+    `fill`: what a removed coordinate becomes, its mean or zero.
     `n_prompts` are run, at most half of the pool; `n_controls` (None: 100 on texts, 1,000 on tunnels); `n_sula`
     problems for the calibration of language models (0: none). `target`: what the axis tells, the next-token entropy or
     a column of numbers, or `column=value`, one value against the rest.
@@ -94,7 +93,6 @@ class Causal(Probe):
     at: Literal["all", "scored", "last"] = "all"
     scaling: Scaling = "centred"
     fill: Fill = "mean"
-    doses: tuple[float, ...] = (0.0, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0)
     n_prompts: int = 40
     n_controls: int | None = None
     n_sula: int = 40
@@ -170,7 +168,7 @@ class Causal(Probe):
         if self.site == STREAM.site and self.target != NEXT_ENTROPY:
             yield from planned_swaps(info, n_run)
         for layers in self._sets(n_places(self.site, info.n_layers)):
-            names = list(on_the_run(layers, self._doses, n, has_heads, self.axis != "pc1"))
+            names = list(on_the_run(layers, n, has_heads, self.axis != "pc1"))
             whole = sum(name.is_compared for name in names)
             yield Planned(whole, n_run, min(layers), (KL, SIZE, Need(self.site), *text))
             yield Planned(len(names) - whole, n_run, min(layers), (KL, SIZE))
@@ -201,13 +199,11 @@ class Causal(Probe):
         edited = {layer: axis for layer in sets[0] if (axis := axes[layer]) is not None}
         found |= {name: described(of, about) for name, of in self._explained(split, edited, weights).items()}
         tables |= of_swaps
-        for layer, axis in list(edited.items())[:1]:
-            tables["tautology"] = tautology(split, layer, axis, f"layer {layer} of {self.site}", self.seed)
         return quantities.findings(
             self.name, quantities.scalars(found) | by_program, tables,
             arrays=saved(self.site, axes, self.axis, cloud) | {"run": split.run},
             notes=(*target.notes, *self._notes(split, sets[0]),
-                   *notes(effects, under, tables.get("matching"), target.many)),
+                   *notes(effects, tables.get("matching"), target.many)),
         )  # fmt: skip
 
     def figures(self, findings: Findings) -> tuple[Figure, ...]:
@@ -222,7 +218,7 @@ class Causal(Probe):
         whole = replace(brief, also=also, later=self._later(split, intervention.layers))
         yield Condition(str(Name(intervention.layers, BASELINE)), (), whole.needs, whole, split.run)
         n, has_heads = self._n_controls(base.prompts.is_tunnel), base.model.n_heads > 0
-        names = on_the_run(intervention.layers, self._doses, n, has_heads, self.axis != "pc1")
+        names = on_the_run(intervention.layers, n, has_heads, self.axis != "pc1")
         for name, edits in intervention.named(names):
             reader = replace(whole if name.is_compared else brief, facts=intervention.facts(name.subject))
             yield Condition(str(name), edits, reader.needs, reader, split.run)
@@ -314,15 +310,10 @@ class Causal(Probe):
     ) -> dict[str, Table]:
         later = later_table(under, effects, target)
         return {
-            "effects": target.named_in(effects_table(effects)), "doses": doses_table(under, weights),
-            "conditions": conditions_table(under, weights), **({"later_layers": later} if later else {}),
+            "effects": target.named_in(effects_table(effects)), "conditions": conditions_table(under, weights),
+            **({"later_layers": later} if later else {}),
             "matching": matching_table(under, effects, target), "controls": controls_table(effects),
         }  # fmt: skip
-
-    @property
-    def _doses(self) -> tuple[float, ...]:
-        """Nothing and the whole edit among them, smallest first."""
-        return tuple(sorted({*map(float, self.doses), 0.0, 1.0}))
 
     def _sets(self, count: int) -> tuple[tuple[int, ...], ...]:
         """The layers of every intervention, counted from 0."""
@@ -344,8 +335,6 @@ class Causal(Probe):
         refuse_unknown(self)
         if not self.layers or not all(self.layers):
             raise self._refused("layers", "an intervention edits one layer or several", _LAYERS)
-        if not np.isfinite(self.doses).all():
-            raise self._refused("doses", "not every dose is a finite number", "1 is the whole edit, 0 none.")
         least = {"n_prompts": 4, "n_controls": 19, "n_bootstrap": 20}
         few = "too few to fit on, or to say what chance alone would give"
         refuse_too_few(self, least, few)

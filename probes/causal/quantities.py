@@ -125,7 +125,7 @@ QUANTITIES = Quantities(
     columns={
         **dict.fromkeys(("layers", "on", "readout", "role", "unit", "matched_by", "subject", "edit"), LABEL),
         **dict.fromkeys(("effect", "beyond", "unedited", "top_ten", "resample", "random"), "as in unit"),
-        **dict.fromkeys(("dose", "z", "overlap", "axis_cosine", "alike"), "1"),
+        **dict.fromkeys(("dose", "z", "axis_cosine", "alike"), "1"),
         **{f"{ratio}{end}": "1" for ratio in ("drawn", "measured") for end in ("", "_lowest", "_highest")},
         **dict.fromkeys(("p", "p_family"), "probability"),
         "n_prompts": "prompts", "control": "index", "variance_share": "fraction", "dimensions": "dimensions",

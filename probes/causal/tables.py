@@ -1,4 +1,4 @@
-"""The tables of the causal probe: effects, conditions, doses, controls, later layers; and the notes beside them."""
+"""The tables of the causal probe: effects, conditions, controls, later layers; and the notes beside them."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -12,7 +12,7 @@ from interp.statistics.estimates import Estimates
 from interp.table import Table
 
 from ..measures.target import Target
-from .edits import BASELINE, HOW, REMOVED, Name
+from .edits import BASELINE, HOW, Name
 from .effects import Effects, baseline_of, controls_of, logit_change, measured_ratio, readings
 from .quantities import QUANTITIES, READOUTS
 
@@ -27,12 +27,8 @@ EFFECTS = (
 )
 CONDITIONS = (
     "Every edit but the matched controls: KL of the prediction from the unedited one with its 95 % interval over "
-    "prompts, signed change of its entropy, size of the change in the edited tensor and in the logits, share of the "
-    "variance that is gone, and |cos| with the axis."
-)
-DOSES = (
-    "Dose curve: KL at every dose of the removal (0: nothing, 1: all of it), with its 95 % interval over prompts, "
-    "beside matched controls at the same dose."
+    "prompts, signed change of its entropy, size of the change in the edited tensor and in the logits, and the share "
+    "of the variance that is gone."
 )
 CONTROLS = "Every matched control: its effect on each readout, and its z among the others."
 MATCHING = (
@@ -97,47 +93,22 @@ def conditions_table(under: Mapping[str, Readout], weights: Int[np.ndarray, "res
     """One row for each condition on the run's own prompts that is no matched control."""
     names = [name for name in map(Name.parse, under) if not name.on and name.subject.split()[0] not in _NOT_SHOWN]
     read = [under[str(name)] for name in names]
+    kl, entropy = (readings(under, [str(name) for name in names], of, weights) for of in ("kl", "entropy_change"))
     columns = {
         "layers": np.array([words(name.layers) for name in names]),
         "subject": np.array([_SUBJECTS.get(name.subject, name.subject) for name in names]),
-        "edit": np.array([name.how for name in names]), "dose": np.array([name.dose for name in names]),
-        **_moved(under, names, weights), "change_size": np.array([one["size"].mean() for one in read]),
+        "edit": np.array([name.how for name in names]),
+        "dose": np.ones(len(names)),  # the ledger reads rows of dose 1, also of records that have others
+        "kl": Estimates.resampled(kl[:, 0], kl[:, 1:].T), "entropy_change": entropy[:, 0],
+        "change_size": np.array([one["size"].mean() for one in read]),
         "variance_share": np.array([one["variance_share"].mean() for one in read]),
         "logit_change": np.array([logit_change(under, str(name)) for name in names]),
-        "overlap": np.array([np.mean(one.get("overlap", np.nan)) for one in read]),
     }  # fmt: skip
     return QUANTITIES.table(columns, CONDITIONS)
 
 
 _SUBJECTS = {"top": "top ten", "matched_top": "top ten, matched"}
 _NOT_SHOWN = {BASELINE, "control", "random"}
-
-
-def doses_table(under: Mapping[str, Readout], weights: Int[np.ndarray, "resample prompt"]) -> Table:
-    """One row for each dose: the axis, and each control that was run at it (rows of `subject` other than axis)."""
-    names = [
-        name for name in map(Name.parse, under) if not name.on and name.how == REMOVED
-        and (name.subject == "axis" or _is_control_with_doses(under, name))
-    ]  # fmt: skip
-    names.sort(key=lambda name: (words(name.layers), name.subject != "axis", name.subject, name.dose))
-    columns = {
-        "layers": np.array([words(name.layers) for name in names]),
-        "subject": np.array([name.subject for name in names]), "dose": np.array([name.dose for name in names]),
-        **_moved(under, names, weights),
-    }  # fmt: skip
-    return QUANTITIES.table(columns, DOSES)
-
-
-def _is_control_with_doses(under: Mapping[str, Readout], name: Name) -> bool:
-    return name.subject.startswith("control ") and str(replace(name, dose=0.0)) in under
-
-
-def _moved(
-    under: Mapping[str, Readout], names: list[Name], weights: Int[np.ndarray, "resample prompt"]
-) -> dict[str, np.ndarray | Estimates]:
-    """How far the prediction moves, and its entropy."""
-    kl, entropy = (readings(under, [str(name) for name in names], of, weights) for of in ("kl", "entropy_change"))
-    return {"kl": Estimates.resampled(kl[:, 0], kl[:, 1:].T), "entropy_change": entropy[:, 0]}
 
 
 def matching_table(under: Mapping[str, Readout], effects: Effects, target: Target) -> Table:
@@ -191,15 +162,11 @@ def words(layers: tuple[int, ...]) -> str:
     return ", ".join(map(str, layers))
 
 
-def notes(
-    effects: Effects | None, under: Mapping[str, Readout], matching: Table | None, targets: str
-) -> tuple[str, ...]:
-    """How controls were matched, what dose 0 did, and what could not be read."""
+def notes(effects: Effects | None, matching: Table | None, targets: str) -> tuple[str, ...]:
+    """How controls were matched, and what could not be read."""
     if effects is None or matching is None:
         return ("The model was not run under edits: there is nothing to say about use.",)
     said = [_matching(row, targets) for row in matching.rows()]
-    largest, n = dose_zero(under)
-    said.append(f"Dose 0: the largest KL is {largest:g} bits in {n} conditions.")
     if "later_r2" not in effects.readouts:
         said.append("later_r2 is left out: no later layer of the site, or nothing varies there.")
     read_on = {name.on for name in effects.names}
@@ -208,12 +175,6 @@ def notes(
     if "mixed" in read_on:
         said.append("loss: on the prompts `mixed`, edited with the same axes and controls.")
     return tuple(said)
-
-
-def dose_zero(under: Mapping[str, Readout]) -> tuple[float, int]:
-    """The largest KL of any prompt at dose 0 (bits; anything but 0 is an edit that acts unasked), and of how many."""
-    still = [under[key] for key in under if (name := Name.parse(key)).dose == 0 and name.how == REMOVED]
-    return max((float(np.abs(read["kl"]).max()) for read in still), default=float("nan")), len(still)
 
 
 def _matching(row: Mapping[str, Any], targets: str) -> str:

@@ -176,7 +176,7 @@ class DepthUse(Probe):
     def _scores(self, base: Capture, under: Mapping[str, Readout], copies: int) -> Scores:
         rng, unedited = np.random.default_rng([self.seed, 4, copies]), _name(copies, base.model.n_layers)
         if copies:
-            units = other_units(under[unedited], "sequence", self.n_bootstrap, rng)
+            units = other_units(under[unedited], self.n_bootstrap, rng)
         else:
             units = units_of(base, choose_prompts(base, self.n_prompts, self.seed), self.n_bootstrap, rng)
         signs = units.signs(self.n_permutations, np.random.default_rng([self.seed, 5, copies]))

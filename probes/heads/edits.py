@@ -104,23 +104,21 @@ class Plan:
     def part(self, part: str, layer: int) -> str:
         return f"{part} {layer}"
 
-    def counted(self, *, on_sula: bool = False) -> dict[int, int]:
+    def counted(self) -> dict[int, int]:
         """How many edits there are by the first layer that they change, those of `cumulative` included.
 
         Which heads a screen chooses is not known before: they are taken to be spread over the layers, none of them
-        drawn too, and the random subspaces to be those of layer 0. On SULA problems there are parts of layers, and
-        heads by the primary ablation.
+        drawn too, and the random subspaces to be those of layer 0.
         """
-        n_draws, n_chosen = 1 if on_sula else len(self.kinds), self.n_screened + N_DOUBTED * self.n_heads
+        n_draws, n_chosen = len(self.kinds), self.n_screened + N_DOUBTED * self.n_heads
         n = n_chosen * n_draws + len(self.sample) if self.is_screened else self.n_all * n_draws
         layers = range(self.n_layers)
         counts = {layer: len(self.parts) + n // self.n_layers + (layer < n % self.n_layers) for layer in layers}
         if self.n_heads:
             counts[self.late_layers[0]] += 1
-        if not on_sula:
-            for layer in layers[: 1 if self.is_screened else None] if self.n_heads > 1 else ():
-                counts[layer] += self.n_random
-            counts[0] += len(self.set_sizes) * (self.n_sets + 1)
+        for layer in layers[: 1 if self.is_screened else None] if self.n_heads > 1 else ():
+            counts[layer] += self.n_random
+        counts[0] += len(self.set_sizes) * (self.n_sets + 1)
         return counts
 
     def sets(self, size: int) -> list[np.ndarray]:
@@ -138,9 +136,9 @@ class Plan:
             for layer, mine in sorted(by_layer.items())
         )
 
-    def heads(self, how: How, heads: Sequence[int] | np.ndarray, n_draws: int | None = None) -> Iterator[Named]:
+    def heads(self, how: How, heads: Sequence[int] | np.ndarray) -> Iterator[Named]:
         """Each of these heads by itself."""
-        for draw in range(self.draws(how) if n_draws is None else n_draws):
+        for draw in range(self.draws(how)):
             for head in map(int, heads):
                 yield self.single(how, head, draw), self.ablated(how, [head], draw)
 

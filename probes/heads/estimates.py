@@ -24,14 +24,25 @@ NOTHING_TRIED = Estimates.undefined(
 
 
 def top_head_estimates(scores: Scores, choice: Choice, found: TopHead, how: How, measure: str) -> dict[str, Estimates]:
-    """Ratio to the second, share of all harm, and the layer it is in."""
-    plan, heads, units = choice.plan, choice.measured(how), scores.units
+    """Ratio to the second, and share of all harm."""
+    words, units = _top_in_words(choice, found, how, measure), scores.units
+    numbers = {"ratio": _ratio(found, units), "share": _share(found, choice, how)}
+    return {name: units.about(of, top=words) for name, of in numbers.items()}
+
+
+def top_layer(scores: Scores, choice: Choice, found: TopHead, measure: str) -> Estimates:
+    """The layer of the most harmful head by the primary ablation."""
+    plan, how = choice.plan, choice.plan.how[0]
+    layer = Estimates(np.array([float(choice.measured(how)[found.top] // plan.n_heads)]))
+    return scores.units.about(layer, top=_top_in_words(choice, found, how, measure))
+
+
+def _top_in_words(choice: Choice, found: TopHead, how: How, measure: str) -> str:
+    """Which head does most harm and which is second, how they were ablated and what was measured."""
+    plan, heads = choice.plan, choice.measured(how)
     top, second = _named(plan, int(heads[found.top])), _named(plan, int(heads[found.second]))
     beside = f"{how} ablation; the second is {second}; the error is the {MEANINGS[measure]}"
-    words = f"{top} ({beside}){choice.in_words(how)}"
-    layer = Estimates(np.array([float(heads[found.top] // plan.n_heads)]))
-    numbers = {"ratio": _ratio(found, units), "share": _share(found, choice, how), "layer": layer}
-    return {name: units.about(of, top=words) for name, of in numbers.items()}
+    return f"{top} ({beside}){choice.in_words(how)}"
 
 
 def _named(plan: Plan, head: int) -> str:

@@ -16,7 +16,7 @@ _MOST_RANKED = 32
 
 
 def heads_figures(findings: Findings) -> tuple[Figure, ...]:
-    """Maps of heads, heads in order, their screen, layers, and sets; on SULA prompts heads and layers again."""
+    """Maps of heads, heads in order, their screen, layers, and sets."""
     tables, figures = findings.tables, []
     if "by_head" in tables:
         figures += [_map(tables["by_head"], str(how)) for how, _ in tables["by_head"].groups("how")]
@@ -24,13 +24,9 @@ def heads_figures(findings: Findings) -> tuple[Figure, ...]:
         if "screened" in tables["by_head"]:
             figures.append(_screen(tables["by_head"]))
     if "by_layer" in tables:
-        figures.append(_layers(tables["by_layer"], "by_layer", "Layers switched off"))
+        figures.append(_layers(tables["by_layer"]))
     if "sets" in tables:
         figures.append(_sets(tables["sets"]))
-    if "sula_by_head" in tables:
-        figures.append(_map(tables["sula_by_head"], str(tables["sula_by_head"]["how"][0]), "sula_by_head"))
-    if "sula_by_layer" in tables:
-        figures.append(_layers(tables["sula_by_layer"], "sula_by_layer", "Layers switched off, calibration on SULA"))
     return tuple(figures)
 
 
@@ -38,7 +34,7 @@ def _measure(table: Table) -> str:
     return next(name for name in _PRIMARY if name in table)
 
 
-def _map(table: Table, how: str, name: str = "by_head") -> Figure:
+def _map(table: Table, how: str) -> Figure:
     mine, measure = table.where(table["how"] == how), _measure(table)
     harm, low, high = (mine[measure + end] for end in ("", "_low", "_high"))
     words = [
@@ -71,9 +67,7 @@ def _map(table: Table, how: str, name: str = "by_head") -> Figure:
         f"without it; white: not needed while all others are there. {null}"
         + (f" {n_gaps} heads were not measured (gaps)." if n_gaps else "")
     )
-    on_sula = name != "by_head"
-    title = f"Head by head: {how} ablation" + (", calibration on SULA" if on_sula else "")
-    return Figure(f"{'sula_' if on_sula else ''}map_{how}", title, reading, plot, name)
+    return Figure(f"map_{how}", f"Head by head: {how} ablation", reading, plot, "by_head")
 
 
 def _has_null(table: Table) -> bool:
@@ -120,7 +114,7 @@ def _screen(table: Table) -> Figure:
     return Figure("screen", "How accurate is the estimate from gradients?", reading, chart.plot, "by_head")
 
 
-def _layers(table: Table, name: str, title: str) -> Figure:
+def _layers(table: Table) -> Figure:
     measure = _measure(table)
     chart = Chart(table, "layer", "layer", _WORDS[measure])
     for part, of, colour in chart.by("part"):
@@ -132,7 +126,7 @@ def _layers(table: Table, name: str, title: str) -> Figure:
         "Harm when a layer is bypassed, or its attention or feed-forward block switched off, with 95 % intervals. A "
         "layer at 0 is not needed while the others are there. The null is 0: nothing switched off."
     )
-    return Figure(name, title, reading, chart.plot, name)
+    return Figure("by_layer", "Layers switched off", reading, chart.plot, "by_layer")
 
 
 def _sets(table: Table) -> Figure:

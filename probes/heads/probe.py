@@ -30,10 +30,8 @@ from interp.probe import Condition, Figure, Planned, Probe, Readout, Screen, Sen
 from interp.statistics.estimates import Estimates
 from interp.statistics.quantities import Quantities
 from interp.statistics.resampling import bootstrap_weights
-from interp.statistics.units import Units, mean_of_units
-from interp.table import Table
+from interp.statistics.units import mean_of_units
 
-from ..measures.answers import N_CONDITIONS
 from ..measures.field_checks import refuse_too_few, refuse_unknown
 from ..measures.harm import (
     OUTCOME,
@@ -46,7 +44,6 @@ from ..measures.harm import (
     measures_of,
     needs_of,
     needs_where,
-    other_units,
     read_scores,
     units_of,
 )
@@ -62,12 +59,10 @@ from .estimates import (
     missed,
     top_effect,
     top_head_estimates,
+    top_layer,
 )
 from .quantities import QUANTITIES
 from .tables import by_draw, by_head_table, by_layer_table, sets_table
-
-SULA = "sula: "
-"""What the names of conditions on SULA prompts begin with."""
 
 _LEAST = {
     "n_prompts": 2,
@@ -90,7 +85,6 @@ class Heads(Probe):
     size. `screen` (`auto`: where that saves more than half of the edits): the `n_screened` heads that it ranks
     highest are ablated, those of the two layers that it is most wrong about, and `n_sampled` random ones by the primary
     ablation; it draws `n_draws` outcomes for each row.
-    `n_sula`: SULA problems on which a language model's calibration is read under every edit too.
     """
 
     how: tuple[How, ...] = ("zero", "mean", "resample")
@@ -103,7 +97,6 @@ class Heads(Probe):
     n_screened: int = 12
     n_sampled: int = 40
     n_draws: int = 8
-    n_sula: int = 0
     n_permutations: int = 1000
     n_bootstrap: int = 1000
     seed: int = 0
@@ -152,10 +145,6 @@ class Heads(Probe):
             edits += plan.subspaces(range(plan.n_layers))
         edits += plan.random_sets()
         yield from self._conditions(base, edits)
-        if self.n_sula:
-            yield from self._on_sula(base, [(UNEDITED, ()), *plan.layers()])
-            if not plan.is_screened:
-                yield from self._on_sula(base, plan.heads(plan.how[0], range(plan.n_all), 1))
 
     def planned(self, info: ModelInfo, n_prompts: int, *, is_text: bool) -> Iterable[Planned]:
         """The same edits, counted; random sets and those of the most harmful heads are taken to start at layer 0.
@@ -169,9 +158,6 @@ class Heads(Probe):
         if plan.is_screened:
             yield Planned(2 + self.n_draws + (self.measure not in ("auto", "next_kl") or not is_text), n, 0, needs)
         yield from (Planned(count, n, layer, needs) for layer, count in plan.counted().items())
-        if self.n_sula:
-            for layer, count in plan.counted(on_sula=True).items():
-                yield Planned(count, self.n_sula, layer, needs_where(True), "sula")
 
     def further_conditions(self, base: Capture, under: Mapping[str, Readout]) -> Iterable[Condition]:
         """First the heads that a screen chooses, then the most harmful of one half of the prompts, removed together.
@@ -183,8 +169,6 @@ class Heads(Probe):
         heads = [one for how in plan.how for one in plan.heads(how, choice.measured(how))]
         if plan.is_screened:
             yield from self._conditions(base, heads)
-            if self.n_sula:
-                yield from self._on_sula(base, plan.heads(primary, choice.measured(primary), 1))
         if not plan.set_sizes or any(name not in under for name, _ in heads):
             return
         scores = self._scores(base, under)
@@ -224,9 +208,6 @@ class Heads(Probe):
         if plan.set_sizes:
             found["compounding"] = compounding(scores, choice, primary)
             tables["sets"] = sets_table(scores, choice, primary, self._held_out(scores))
-        if SULA + UNEDITED in under:
-            of_sula, more = self._sula_findings(choice, under)
-            found, tables = found | of_sula, tables | more
         return QUANTITIES.findings(self.name, QUANTITIES.scalars(found), tables, notes=notes)
 
     def figures(self, findings: Findings) -> tuple[Figure, ...]:
@@ -248,6 +229,7 @@ class Heads(Probe):
             named = top_head_estimates(scores, choice, top, how, measure)
             found |= {f"top_head_{name}{suffix}": of for name, of in named.items()}
             if not suffix:
+                found["top_head_layer"] = top_layer(scores, choice, top, measure)
                 found["top_head_effect"] = top_effect(scores, choice, top, effects, measure)
                 if plan.is_screened:
                     sample, rng = np.arange(len(plan.sample)), np.random.default_rng([self.seed, 11])
@@ -255,30 +237,6 @@ class Heads(Probe):
                     found["screen_agreement"] = agreement(scores, choice, effects, measure, counts)
                     found["screen_missed"] = missed(choice, effects, measure)
         return found
-
-    def _on_sula(self, base: Capture, edits: Iterable[Named]) -> Iterable[Condition]:
-        if base.prompts.unit == "sequence":
-            raise UsageError(
-                asked=f"heads.n_sula = {self.n_sula} on {base.model.name}",
-                found="a wind tunnel reads no texts, and is scored by its own exact posterior",
-                fix="Leave n_sula out.",
-            )
-        kept, n_pool = np.arange(self.n_sula), self.n_sula * N_CONDITIONS
-        for name, edit in edits:
-            yield Condition(SULA + name, edit, needs_where(True), read_scores, kept, on="sula", n_pool=n_pool)
-
-    def _sula_findings(
-        self, choice: Choice, under: Mapping[str, Readout]
-    ) -> tuple[dict[str, Estimates], dict[str, Table]]:
-        rng = np.random.default_rng([self.seed, 7])
-        units = other_units(under[SULA + UNEDITED], "problem", self.n_bootstrap, rng)
-        scores = Scores(under, UNEDITED, units, self._signs(units), SULA)
-        measures = ("posterior_kl", "entropy_error", "next_kl")
-        found = {f"sula_{measure}": units.estimates(scores.baseline(measure)) for measure in measures[:2]}
-        tables = {"sula_by_layer": by_layer_table(scores, choice.plan, measures, "entropy_error")}
-        if choice.plan.n_all:
-            tables["sula_by_head"] = by_head_table(scores, choice, measures, measures[0])
-        return found, tables
 
     def _plan(self, info: ModelInfo) -> Plan:
         shape, how = (info.n_layers, info.n_heads, info.d_head), tuple(dict.fromkeys(self.how))
@@ -308,10 +266,8 @@ class Heads(Probe):
     def _scores(self, base: Capture, under: Mapping[str, Readout]) -> Scores:
         rng = np.random.default_rng([self.seed, 4])
         units = units_of(base, self._chosen(base), self.n_bootstrap, rng)
-        return Scores(under, UNEDITED, units, self._signs(units))
-
-    def _signs(self, units: Units) -> np.ndarray:
-        return units.signs(self.n_permutations, np.random.default_rng([self.seed, 5]))
+        signs = units.signs(self.n_permutations, np.random.default_rng([self.seed, 5]))
+        return Scores(under, UNEDITED, units, signs)
 
     def _held_out(self, scores: Scores) -> np.ndarray:
         """The units of a random half of the clusters; heads are ranked on the other."""
@@ -327,8 +283,6 @@ class Heads(Probe):
                 found="the random heads may all be among those that the screen chooses, and then say nothing of others",
                 fix="Draw more heads than the screen chooses.",
             )
-        if self.n_sula < 0:
-            raise UsageError(asked=f"heads.n_sula = {self.n_sula}", found="it counts problems", fix="Choose 0 or more.")
 
     def _notes(self, base: Capture, choice: Choice, scores: Scores, primary: str) -> tuple[str, ...]:
         plan = choice.plan

@@ -46,11 +46,6 @@ def _of_heads(ending: str, *, is_first: bool) -> dict[str, Quantity]:
             "equal shares of all {n_all} heads", f"{METHOD}, the head held fixed{{also}}",
             "in some resamples no head does harm", is_headline=is_first,
         ),
-        f"top_head_layer{ending}": Quantity(
-            "layer", "layer of the most harmful head, counted from 0: {top}",
-            "a layer number has no null",
-            "a layer number: see top_head_ratio for how clear it is", asks="nothing",
-        ),
     }  # fmt: skip
 
 
@@ -59,11 +54,15 @@ _HOWS = [f"_{how}" for how in ("mean", "resample", "zero")]
 _BASELINE = "the reference of all edits; the probe sula has its values without skill"
 _ALSO = {name: of for end in _ENDINGS for name, of in _of_layers(end, is_first=False).items()}
 _ALSO |= {name: of for end in (*_HOWS, *_ENDINGS) for name, of in _of_heads(end, is_first=False).items()}
-_ALSO |= {f"{of}{m}": _bits(f"{MEANINGS[m]}, of the unedited model", _BASELINE) for of in ("", "sula_") for m in SIGNED}
+_ALSO |= {m: _bits(f"{MEANINGS[m]}, of the unedited model", _BASELINE) for m in SIGNED}
 
 QUANTITIES = Quantities(
     {
         **_of_heads("", is_first=True),
+        "top_head_layer": Quantity(
+            "layer", "layer of the most harmful head, counted from 0: {top}", "a layer number has no null",
+            "a layer number: see top_head_ratio for how clear it is", asks="nothing",
+        ),
         "top_head_effect": _bits(
             "harm ({measure}) of {how} ablation of the most harmful head: {head}", "{null}", ", the head held fixed",
             is_headline=True,

@@ -37,32 +37,30 @@ SETS = (
 
 
 def by_draw(scores: Scores, choice: Choice, how: How, measure: str) -> Float[np.ndarray, "draw unit measured"]:
-    """Harm of every measured head by donors' draw; of another prompt set there is one draw."""
+    """Harm of every measured head by donors' draw."""
     plan, heads = choice.plan, choice.measured(how).tolist()
-    draws = range(1 if scores.prefix else plan.draws(how))
-    return np.stack([scores.changes([plan.single(how, head, draw) for head in heads], measure) for draw in draws])
+    named = ([plan.single(how, head, draw) for head in heads] for draw in range(plan.draws(how)))
+    return np.stack([scores.changes(names, measure) for names in named])
 
 
 def by_head_table(scores: Scores, choice: Choice, measures: Sequence[str], primary: str) -> Table:
     """One row for every head and kind of ablation, NaN for heads that were not measured."""
-    plan, is_main, parts = choice.plan, not scores.prefix, []
-    for how in plan.how if is_main else plan.how[:1]:
+    plan, parts = choice.plan, []
+    for how in plan.how:
         heads, found = choice.measured(how), {}
         for measure in measures:
             found |= scores.harm(by_draw(scores, choice, how, measure).mean(axis=0), measure).columns(measure)
         found["size"] = scores.sizes([plan.single(how, head) for head in heads.tolist()])
-        if is_main:
-            draws = by_draw(scores, choice, how, primary).mean(axis=1)
-            found["donor_sd"] = draws.std(axis=0, ddof=1) if len(draws) > 1 else np.full(len(heads), np.nan)
+        draws = by_draw(scores, choice, how, primary).mean(axis=1)
+        found["donor_sd"] = draws.std(axis=0, ddof=1) if len(draws) > 1 else np.full(len(heads), np.nan)
         columns = {"how": np.full(plan.n_all, how), **head_columns(plan.n_layers, plan.n_heads)}
         for name, column in found.items():
             if name.endswith("_p") and len(heads) < plan.n_all:  # the others were left out for doing less
                 column = 1 - (1 - column) ** (plan.n_all / len(heads))
             columns[name] = np.full(plan.n_all, np.nan)
             columns[name][heads] = column
-        if is_main:
-            columns |= _null_columns(scores, plan, how, primary)
-        if plan.is_screened and is_main:
+        columns |= _null_columns(scores, plan, how, primary)
+        if plan.is_screened:
             columns |= {"chosen": choice.labels(how), "screened": mean_of_units(choice.estimates[how])}
         parts.append(columns)
     return QUANTITIES.stacked(parts, BY_HEAD + (SCREENED if plan.is_screened else ""))
@@ -128,7 +126,7 @@ def sets_table(scores: Scores, choice: Choice, measure: str, held_out: np.ndarra
 
 
 def _top(scores: Scores, plan: Plan, size: int, measure: str, held_out: np.ndarray) -> dict[str, np.ndarray]:
-    if scores.prefix + plan.top(size) in scores.under:
+    if plan.top(size) in scores.under:
         change = np.where(held_out[:, None], scores.changes([plan.top(size)], measure), np.nan)
     else:
         change = np.full((scores.units.n, 1), np.nan)

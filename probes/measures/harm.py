@@ -96,8 +96,6 @@ def read_scores(capture: Capture) -> Readout:
     sizes = capture.reduced(SIZE).get("rows") if SIZE in capture.arrays else None
     if sizes is not None and sizes.size:
         found["size"] = sizes.mean(axis=0)
-    if "k" in capture.rows:
-        found["k"] = capture.rows["k"][np.searchsorted(prompt, np.arange(n))]
     return found
 
 
@@ -145,28 +143,26 @@ def units_of(base: Capture, chosen: np.ndarray, n_bootstrap: int, rng: np.random
     return Units.of(rows, base.prompts.unit, n_bootstrap, rng)
 
 
-def other_units(read: Readout, name: str, n_bootstrap: int, rng: np.random.Generator) -> Units:
-    """The prompts of another set, resampled whole and within equal k."""
+def other_units(read: Readout, n_bootstrap: int, rng: np.random.Generator) -> Units:
+    """The sequences of another set, resampled whole."""
     number = np.arange(len(read["next_kl"]))
-    stratum = np.unique(read["k"], return_inverse=True)[1] if "k" in read else np.zeros_like(number)
-    return Units(number, number, number, bootstrap_weights(number, stratum, n_bootstrap, rng), name)
+    return Units(number, number, number, bootstrap_weights(number, None, n_bootstrap, rng), "sequence")
 
 
 @dataclass(frozen=True)
 class Scores:
     """What conditions read, by prompt; `unedited` is the condition that changes are measured from.
 
-    `signs` flip the changes of whole clusters. Names of conditions stand behind `prefix`, that of their prompt set.
+    `signs` flip the changes of whole clusters.
     """
 
     under: Mapping[str, Readout]
     unedited: str
     units: Units
     signs: Float[np.ndarray, "permutation unit"]
-    prefix: str = ""
 
     def score(self, name: str, measure: str) -> Float[np.ndarray, " unit"]:
-        return np.asarray(self.under[self.prefix + name][measure], dtype=np.float64)
+        return np.asarray(self.under[name][measure], dtype=np.float64)
 
     def scores(self, names: Sequence[str], measure: str) -> Float[np.ndarray, "unit condition"]:
         return np.stack([self.score(name, measure) for name in names], axis=1)

@@ -98,11 +98,10 @@ class Directions:
         """Along what activations move when coordinates do."""
         return self.covectors if self.displacements is None else self.displacements
 
-    def fields(self, n_axes: int | None = None) -> dict[str, Any]:
-        """The first of them (None: all), as fields of an edit."""
-        axis, moved = self.covectors[:n_axes], self.moved[:n_axes]
-        is_one = np.array_equal(axis, moved)
-        return {"axis": axis} | ({} if is_one else {"metric": "z-scored", "displacement": moved})
+    def fields(self) -> dict[str, Any]:
+        """They as fields of an edit."""
+        is_one = np.array_equal(self.covectors, self.moved)
+        return {"axis": self.covectors} | ({} if is_one else {"metric": "z-scored", "displacement": self.moved})
 
     def given(self, depth: int, points: Float[np.ndarray, "row feature"]) -> ReplaceCoordinates:
         """The edit that puts the coordinates of these points in the place of the model's."""

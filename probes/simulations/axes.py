@@ -24,7 +24,7 @@ _VOCAB, _N_TEXTS, _FEATURE = 101, 160, 17
 
 def causal() -> Trials:
     read_outs = ("kl_beyond_controls", "entropy_moved_beyond_controls", "posterior_kl_beyond_controls")
-    small = {"n_bootstrap": 40, "doses": (1.0,)}
+    small = {"n_bootstrap": 40}
     tunnel = small | {"n_prompts": 24, "n_controls": 19}
     feature = small | {"site": "z", "layers": (("middle",),), "n_controls": 39}
     kinds: tuple[tuple[str, Grouping, int], ...] = (
@@ -67,7 +67,7 @@ def _axis(
     named = [(condition, Name.parse(condition.name)) for condition in made.conditions(base)]
     wanted = [
         condition for condition, name in named
-        if (name.how, name.dose) == ("removed", 1) and name.subject.split()[0] in ("baseline", "axis", "control")
+        if name.how == "removed" and name.subject.split()[0] in ("baseline", "axis", "control")
     ]  # fmt: skip
     return made.analyse(base, read_conditions(model, run, wanted))
 

@@ -19,7 +19,7 @@ LEAST = {
     "dynamics": {"n_permutations": 19, "n_bootstrap": 20},
     "heads": {
         "n_prompts": 2, "n_random": 2, "n_sets": 1, "n_donors": 1, "n_screened": 2, "n_sampled": 13, "n_draws": 1,
-        "n_permutations": 19, "n_bootstrap": 20, "n_sula": 0,
+        "n_permutations": 19, "n_bootstrap": 20,
     },
     "manifold": {
         "n_permutations": 19, "n_null": 20, "n_bootstrap": 20, "per_quintile": 1, "n_dropped": 1, "n_splits": 2,

@@ -42,7 +42,7 @@ TUNNEL = "tunnel:bijection-gpt-neox"
 
 SMALL = {
     "belief": {},
-    "causal": {"n_controls": 19, "n_prompts": 4, "doses": "0,0.5,1", "layers": "1"},
+    "causal": {"n_controls": 19, "n_prompts": 4, "layers": "1"},
     "heads": {"n_prompts": 4, "n_random": 2, "n_sets": 1, "n_donors": 2},
     "depth_use": {"n_prompts": 4},
 }
@@ -167,7 +167,7 @@ def test_edited_pass_starts_at_its_first_layer_and_default_causal_has_a_hundred_
     probe = make_probe("causal", {"layers": "2"})
     found = untimed(probe, model=str(tmp_path))
     edited = [s for s in found.steps if s.what == "conditions of causal"]
-    assert [(s.n_blocks, s.n_prompts) for s in edited] == [(1, 40), (1, 40)] and all(s.n > 100 for s in edited)
+    assert [(s.n, s.n_blocks, s.n_prompts) for s in edited] == [(144, 1, 40), (3, 1, 40)]
     assert any(s.what.endswith("on sula") and s.n > 100 for s in found.steps)
 
 

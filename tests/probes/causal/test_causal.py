@@ -4,13 +4,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from interp.probes.causal.axis import Split, fit_axis, fit_together, refit_axes, tautology
+from interp.probes.causal.axis import Split, fit_axis, fit_together, refit_axes
 from interp.probes.causal.controls import Edited, refitted_controls
 from interp.probes.causal.edits import BASELINE, HOW, Name
 from interp.probes.causal.effects import Effects, readings
 from interp.probes.causal.probe import Causal
 from interp.probes.causal.read import KL, LOSS, OUTCOME, SIZE, Reader, crossed, read_labels, relative_axis
-from interp.probes.causal.tables import ALIKE, dose_zero, notes
+from interp.probes.causal.tables import ALIKE, notes
 from interp.probes.measures.cloud import Cloud
 from interp.probes.measures.permutations import permutations_within
 from scipy import stats
@@ -26,7 +26,7 @@ from interp.table import LABEL, Table
 from interp.testing import Shape, check_probe, synthetic_capture
 from tests.read_back import not_in_tables
 
-PROBE = Causal(n_controls=19, n_bootstrap=40, n_prompts=10, doses=(0.5, 2.0), n_sula=0)
+PROBE = Causal(n_controls=19, n_bootstrap=40, n_prompts=10, n_sula=0)
 
 
 def rng(seed=0):
@@ -101,16 +101,10 @@ def test_what_a_removal_leaves_is_told_by_prompts_that_it_was_not_fitted_on(kind
     assert found["axis_r2"].value > 0.9 and low < found["remaining_r2"].value < high
 
 
-def test_no_axis_where_nothing_varies_and_dose_zero_is_the_largest_kl():
+def test_there_is_no_axis_where_nothing_varies():
     x, y = rng().normal(size=(20, 4)), rng(1).normal(size=20)
     assert fit_axis(np.ones((20, 4)), y, np.arange(20), "pc1", "centred") is None
     assert fit_axis(x, np.ones(20), np.arange(20), "ridge", "centred") is None
-    under = {
-        str(Name((1,), subject, dose=0.0)): {"kl": np.array(kl)}
-        for subject, kl in (("axis", [0.0, -3e-9]), ("control 1", [1e-9, 0.0]))
-    }
-    under[str(Name((1,), "axis"))] = {"kl": np.array([5.0, 6.0])}
-    assert dose_zero(under) == (3e-9, 2)
 
 
 def test_controls_are_axes_fitted_alike_to_entropies_exchanged_between_prompts():
@@ -169,26 +163,6 @@ def test_prompts_that_are_run_are_not_fitted_on():
         Split.of(Cloud.of(capture_of((Need("v"),), n_prompts=3), Need("v")), 10, 0)
 
 
-def test_the_tautology_is_algebra():
-    x = rng().normal(size=(40, 5)) * np.array([9, 1, 1, 1, 1])
-    y = x[:, 0] + rng(1).normal(size=40)
-    base = synthetic_capture(
-        (Need("resid"),), Shape(n_prompts=40, n_layers=1, d_model=5), planted={"resid": np.stack([x, x])},
-        columns={"next_entropy_bits": y},
-    )  # fmt: skip
-    cloud = Cloud.of(base, Need("resid"))
-    split = Split.of(cloud, 20, 0)
-    axis = fit_axis(x[split.fitting], y[split.fitting], np.arange(20), "pc1", "centred")
-    table = tautology(split, 1, axis, "here", 0)
-    r = dict(zip(table["removed"].tolist(), table["correlation"], strict=True))
-    ends = zip(table["removed"].tolist(), table["lowest"], table["correlation"], table["highest"], strict=True)
-    assert [name for name, low, mean, high in ends if low < mean < high] == ["a random direction"]
-    expected = np.corrcoef(x[split.run_rows] @ axis.covector, y[split.run_rows])[0, 1]
-    assert r["nothing"] == pytest.approx(expected) == r["a direction at right angles"]
-    assert r["the axis"] == 0 and abs(r["a random direction"] - expected) < 0.1
-    assert "Not a finding" in table.caption
-
-
 def test_sums_by_prompt_are_ratios_of_definitions():
     posterior = rng().dirichlet(np.ones(3), 90)
     reader = Reader(rng(1).random(90), (OUTCOME, LOSS))
@@ -207,8 +181,8 @@ def test_sums_by_prompt_are_ratios_of_definitions():
     np.testing.assert_allclose(read["loss"] / read["loss.of"], [loss[prompt == i].mean() for i in range(30)])
     np.testing.assert_allclose(read["size"], under[SIZE].mean(axis=1))
     assert read["log_p"].shape == (90, 32)
-    brief = replace(reader, also=(), facts={"overlap": np.array([0.5])})(under)
-    assert brief.pop("overlap") == 0.5
+    brief = replace(reader, also=(), facts={"ratio": np.array([0.5])})(under)
+    assert brief.pop("ratio") == 0.5
     assert set(read) - set(brief) == {f"{name}{of}" for name in ("posterior_kl", "entropy_error", "loss") for of in
                                       ("", ".of")}  # fmt: skip
     for name, value in brief.items():
@@ -338,8 +312,7 @@ def test_ranks_are_of_refits_alone_and_prompts_are_weighted():
 def test_whole_clusters_of_whole_interventions_are_resampled():
     """Six prompts of either cluster move alike: two of twelve is what is resampled."""
     under = {name: read | {"cluster": np.repeat([0, 1], 6)} for name, read in made_up([9.0, 1.0, 3.0, 2.0]).items()}
-    for name in (Name((1,), "axis", dose=0.5), Name((1,), "axis", "kept")):
-        under[str(name)] = under[str(Name((1,), "axis"))]
+    under[str(Name((1,), "axis", "kept"))] = under[str(Name((1,), "axis"))]
     found = Effects.of(under, 400, rng())
     halves = 9 * (1 + 0.1 * rng(5).normal(size=12)).reshape(2, 6).mean(axis=1)
     every = {*halves.round(9), round(float(halves.mean()), 9)}
@@ -358,15 +331,14 @@ def matching(how, alike):
 def test_a_note_says_how_controls_were_matched_and_when_they_are_alike(alike, is_said):
     under = made_up([9.0, 1.0, 2.0, 4.0])
     found = Effects.of(under, 20, rng())
-    said = notes(found, under, matching("subspace", alike), "entropies")
+    said = notes(found, matching("subspace", alike), "entropies")
     assert "random subspaces of 3 dimensions" in said[0] and "0.950 to 1.040, 4 draws rejected" in said[0]
-    assert "fitted as it was, to entropies permuted" in notes(found, under, matching("refit", alike), "entropies")[0]
+    assert "fitted as it was, to entropies permuted" in notes(found, matching("refit", alike), "entropies")[0]
     assert ("They resemble one another" in said[0]) == is_said
-    assert said[1] == "Dose 0: the largest KL is nan bits in 0 conditions."
-    assert len(said) == 2, "later_r2 was read, and neither SULA nor ordinary text"
-    assert "change of equal norm" in notes(found, under, matching("dose", 0.1), "entropies")[0]
+    assert len(said) == 1, "later_r2 was read, and neither SULA nor ordinary text"
+    assert "change of equal norm" in notes(found, matching("dose", 0.1), "entropies")[0]
     primary = replace(found, names=found.names[:1], readouts=found.readouts[:1])
-    assert any("later_r2 is left out" in note for note in notes(primary, under, matching("dose", 0.1), "entropies"))
+    assert any("later_r2 is left out" in note for note in notes(primary, matching("dose", 0.1), "entropies"))
 
 
 @pytest.mark.parametrize(
@@ -374,7 +346,6 @@ def test_a_note_says_how_controls_were_matched_and_when_they_are_alike(alike, is
     [
         ("layers", (), "one layer or several"),
         ("layers", ((1,), ()), "one layer or several"),
-        ("doses", (0.0, np.nan), "not every dose is a finite number"),
     ],
 )
 def test_bad_fields_are_refused_before_a_model_is_loaded(field, value, words):
@@ -383,7 +354,7 @@ def test_bad_fields_are_refused_before_a_model_is_loaded(field, value, words):
 
 
 def test_settings_of_the_command_line_are_refused_as_early():
-    for field, value, words in [("doses", "half", "Give a number"),
+    for field, value, words in [("n_prompts", "half", "whole number"),
                                 ("axis", "pc2", "encoding, leace, pc1, ridge"), ("fill", "median", "mean, zero"),
                                 ("layers", "1;x", "whole number or middle or all"), ("site", "k", "resid, v, z"),
                                 ("at", "first", "all, last, scored")]:  # fmt: skip
@@ -440,7 +411,7 @@ def test_the_contract_holds_at_other_fields_and_where_entropy_never_varies():
 @pytest.fixture(scope="module")
 def shipped(tmp_path_factory):
     layers = (("middle",),)
-    probe = Causal(axis="encoding", layers=layers, n_controls=30, n_prompts=12, n_bootstrap=60, doses=(0.5,))
+    probe = Causal(axis="encoding", layers=layers, n_controls=30, n_prompts=12, n_bootstrap=60)
     return interp.run(probes=[probe], n_pool=120, out=tmp_path_factory.mktemp("runs"), quiet=True)
 
 
@@ -454,7 +425,6 @@ def test_the_shipped_tunnel_writes_its_page(shipped):
     judged = [found[name] for name in found.scalars if name.endswith("_beyond_controls")]
     assert all(s.null.value == 0 and s.null.band[0] < 0 < s.null.band[1] for s in judged)
     assert any("Primary, named beforehand" in note for note in found.notes)
-    assert any(note.startswith("Dose 0: the largest KL is 0 bits") for note in found.notes)
     assert found["resample_kl"].value > 1 and found["top_kl"].value > 1, "the layer is used"
     assert 0 < found["kl"].value < 0.5 and found["kl"].interval[0] > 0
     assert {"edit dose 0", "edit read-back", "edit pattern"} <= {c["name"] for c in shipped.selfcheck if c["passed"]}
@@ -466,7 +436,7 @@ def test_controls_and_principal_axes_are_changed_as_much_as_the_axis_and_cost_di
     assert matching["measured_lowest"][0] < matching["measured"][0] < matching["measured_highest"][0]
     found = shipped.findings["causal"]
     table = found.tables["conditions"]
-    size = dict(zip(table["subject"][table["dose"] == 1], table["change_size"][table["dose"] == 1], strict=True))
+    size = dict(zip(table["subject"], table["change_size"], strict=True))
     assert size["top ten, matched"] == pytest.approx(found["change_size"].value, rel=0.05) and size["top ten"] > 0.8
     kl = dict(zip(table["subject"], table["kl"], strict=True))
     assert found["matched_top_kl"].value == kl["top ten, matched"] < found["top_kl"].value == kl["top ten"]
@@ -480,11 +450,8 @@ def test_controls_and_principal_axes_are_changed_as_much_as_the_axis_and_cost_di
 
 def test_figures_say_how_to_read_them(shipped):
     figures = Causal().figures(shipped.findings["causal"])
-    names = ["among_controls", "dose_curve", "by_readout", "removed_variance", "later_layers"]
+    names = ["among_controls", "later_layers"]
     assert [f.name for f in figures] == names and not_in_tables(shipped.findings["causal"], figures) == []
-    curve = figures[1].plot.data
-    assert sum(trace.legendgroup == "controls" for trace in curve) == 20
-    assert all(trace.y[0] == 0 for trace in curve if trace.name in ("axis", "null: matched controls"))
     controls = figures[0].plot.data[0].x
     assert len(controls) == 30
 
@@ -492,7 +459,7 @@ def test_figures_say_how_to_read_them(shipped):
 @pytest.mark.slow
 def test_a_language_model_is_read_on_text_and_on_evidence(stories, tmp_path):
     layers = ((1,), (2, 3))
-    probe = Causal(n_controls=19, n_prompts=12, n_sula=15, n_bootstrap=40, doses=(1.0,), layers=layers, fill="zero")
+    probe = Causal(n_controls=19, n_prompts=12, n_sula=15, n_bootstrap=40, layers=layers, fill="zero")
     record = interp.run(str(stories), probes=[probe], n_pool=60, out=tmp_path, quiet=True)
     found = record.findings["causal"]
     assert {"kl", "loss", "slope", "sula_kl_beyond_controls"} <= set(found.scalars)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from interp.probes.causal import controls as causal_controls
 from interp.probes.causal.axis import Axis, Split, held_out
-from interp.probes.causal.controls import Edited, alikeness, gaussian_directions, random_controls
+from interp.probes.causal.controls import Edited, alikeness, random_controls
 from interp.probes.causal.edits import EditedLayer, Intervention, Name, on_the_run
 from interp.probes.causal.effects import Effects, resampled
 from interp.probes.causal.probe import Causal
@@ -75,7 +75,7 @@ def test_controls_change_as_much_as_the_axis_and_lie_beside_it(spectrum, along, 
     np.testing.assert_allclose(np.abs(faint.frames), np.abs(matched.frames), atol=1e-6)
 
 
-def test_gaussian_directions_follow_the_data_and_nothing_has_no_control():
+def test_nothing_has_no_control():
     rows = np.outer(rng().normal(size=50), np.eye(D)[0])
     with pytest.raises(PromptError, match="nothing varies beside it"):
         random_controls(Edited.of(rows, "mean"), axis_along(np.eye(D)[0]), 20, rng())
@@ -83,11 +83,6 @@ def test_gaussian_directions_follow_the_data_and_nothing_has_no_control():
         random_controls(Edited.of(rows, "mean"), axis_along(np.eye(D)[1]), 20, rng())
     with pytest.raises(PromptError, match="the axis does not vary"):
         random_controls(Edited.of(np.zeros((20, 1)), "mean"), Axis(np.ones(1), np.ones(1), 0.0), 5, rng())
-    rows, _ = cloud(np.r_[9.0, np.full(D - 1, 0.01)])
-    u = gaussian_directions(Edited.of(rows, "mean"), 500, rng())
-    first = np.linalg.svd(rows - rows.mean(axis=0), full_matrices=False)[2][0]
-    assert np.median(np.abs(u @ first)) > 0.8
-    np.testing.assert_allclose(np.linalg.norm(u, axis=1), 1)
 
 
 @pytest.mark.parametrize("size", [1, 3])
@@ -151,7 +146,7 @@ def edited(source, before, fill, axis, n=20):
     need = Need("v", at="all")
     conditions = [
         Condition(str(name), edits, (need,), lambda under: {"v": under[need][1].reshape(72, -1)})
-        for name, edits in intervention.named(on_the_run((1,), (0.0, 0.5, 1.0), n, True, False))
+        for name, edits in intervention.named(on_the_run((1,), n, True, False))
     ]
     found = read_conditions(tiny_model("llama"), source, conditions)
     return place, {key: read["v"] for key, read in found.items()}
@@ -169,8 +164,6 @@ def test_every_condition_leaves_what_it_says(source, before, fill, is_oblique):
         np.testing.assert_allclose(found[str(name)], expected, atol=2e-5 * max(1, np.abs(expected).max()))
 
     part = np.outer((before - to) @ axis.covector, axis.displacement)
-    near(Name((1,), "axis", dose=0.0), before)
-    near(Name((1,), "axis", dose=0.5), before - 0.5 * part)
     near(Name((1,), "axis"), before - part)
     near(Name((1,), "axis", "kept"), to + part)
     spread = (before @ axis.covector).std()
@@ -179,16 +172,8 @@ def test_every_condition_leaves_what_it_says(source, before, fill, is_oblique):
     for i in (0, 19):
         frame, dose = place.cuts[f"control {i}"].covectors, place.cuts[f"control {i}"].dose
         near(Name((1,), f"control {i}"), before - dose * (before - to) @ frame.T @ frame)
-        near(Name((1,), f"control {i}", "kept"), to + np.outer((before - to) @ frame[0], frame[0]))
-    up = found[str(Name((1,), "control 0", "+1 sd"))] - before
-    np.testing.assert_allclose(
-        np.linalg.norm(up, axis=1), spread * np.linalg.norm(axis.displacement), rtol=1e-4, err_msg="moved as far"
-    )
     top = np.linalg.svd(before - before.mean(axis=0), full_matrices=False)[2][:10]
     near(Name((1,), "top"), before - (before - to) @ top.T @ top)
-    near(Name((1,), "principal 3"), before - (before - to) @ top[2:3].T @ top[2:3])
-    along = place.cuts["gaussian 5"].covectors
-    near(Name((1,), "gaussian 5"), before - (before - to) @ along.T @ along)
     near(Name((1,), "resample"), before)
 
 
@@ -235,38 +220,30 @@ def test_alike_controls_are_those_of_the_definition():
 
 
 @pytest.mark.parametrize("is_refitted", [True, False])
-@pytest.mark.parametrize(("doses", "n_controls", "has_heads"), [((0.0, 1.0), 50, True), ((0.5, 1.0, 2.0), 19, False)])
-def test_conditions_are_counted_before_they_are_made(doses, n_controls, has_heads, is_refitted):
+@pytest.mark.parametrize(("n_controls", "has_heads"), [(50, True), (19, False)])
+def test_conditions_are_counted_before_they_are_made(n_controls, has_heads, is_refitted):
     rows = rng(6).normal(size=(60, 12)) * np.linspace(0.5, 2, 12)
     a = np.ones(12) / np.sqrt(12)
     refits = [Axis(u, u, 0.0) for u in np.linalg.qr(rng(7).normal(size=(n_controls, 12, 12)))[0][:, 0]]
     refits = refits if is_refitted else []
     place = EditedLayer.of(0, Axis(a, a, 0.0), rows, rows, refits, "mean", n_controls, 0)
     intervention = Intervention([place], "v", "all", "mean", (0, 1) if has_heads else (), 2)
-    names = list(on_the_run((0,), doses, n_controls, has_heads, is_refitted))
+    names = list(on_the_run((0,), n_controls, has_heads, is_refitted))
     assert [name for name, _ in intervention.named(names)] == names and len({*map(str, names)}) == len(names)
     assert {*place.cuts} | ({"resample"} if has_heads else set()) == {name.subject for name in names}
-    of_controls = min(n_controls, 20) * (sum(dose != 1 for dose in doses) + 3)
     n_whole = 1 + n_controls + 2 + has_heads + is_refitted * min(n_controls, 40)
     assert sum(name.is_compared for name in names) == n_whole
-    assert len(names) == n_whole + of_controls + len(doses) - 1 + 3 + 5 + min(n_controls, 20)
+    assert len(names) == n_whole + 3
 
 
-def test_how_near_other_directions_are_to_the_axis_is_known_before_they_are_run():
+def test_how_controls_are_matched_is_known_before_they_are_run():
     rows = rng(13).normal(size=(60, 8)) * np.linspace(0.5, 4, 8)
     a = np.ones(8) / np.sqrt(8)
     places = [EditedLayer.of(layer, Axis(a, a, 0.0), rows, rows, [], "mean", 4, 0) for layer in (0, 1)]
     facts = Intervention(places, "v", "all", "mean", (), 2).facts
-    first = np.linalg.svd(rows - rows.mean(axis=0))[2]
-    matched, gaussian = [], []
-    for layer in (0, 1):
-        edited, drawn = Edited.of(rows, "mean"), rng([0, 1, layer])
-        matched.append(random_controls(edited, Axis(a, a, 0.0), 4, drawn))
-        gaussian.append(gaussian_directions(edited, 4, drawn))
-    for i in range(5):
-        np.testing.assert_allclose(facts(f"principal {i + 1}")["overlap"], [abs(first[i] @ a)] * 2)
+    edited = Edited.of(rows, "mean")
+    matched = [random_controls(edited, Axis(a, a, 0.0), 4, rng([0, 1, layer])) for layer in (0, 1)]
     for i in range(4):
-        np.testing.assert_allclose(facts(f"gaussian {i}")["overlap"], [abs(u[i] @ a) for u in gaussian])
         np.testing.assert_array_equal(facts(f"control {i}")["ratio"], [m.ratio[i] for m in matched])
         np.testing.assert_array_equal(facts(f"control {i}")["dose"], [m.dose[i] for m in matched])
     matching = facts("control 0")["matching"]

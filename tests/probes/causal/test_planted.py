@@ -18,7 +18,7 @@ N = 160
 HEAD, DIM = 1, 5
 """The one feature of the head outputs at layer 1 that is read, or of the values that is not."""
 
-PROBE = Causal(site="z", axis="ridge", layers=(("middle",),), n_prompts=40, n_controls=39, n_bootstrap=60, doses=(0.5,))
+PROBE = Causal(site="z", axis="ridge", layers=(("middle",),), n_prompts=40, n_controls=39, n_bootstrap=60)
 
 
 def tokens(last):
@@ -69,9 +69,6 @@ def test_an_axis_that_carries_everything_is_found_causal(axis, loud):
         moved = found["entropy_moved_beyond_controls"]
         assert moved.value > moved.null.band[1] and (axis == "encoding" or moved.p == 1 / 40)
         assert found["kl_beyond_random"].stands_out and found["kl_beyond_random"].p is None
-    doses = found.tables["doses"]
-    mine = doses.where(doses["subject"] == "axis")
-    assert mine["dose"].tolist() == [0, 0.5, 1] and mine["kl"][0] == 0 and np.diff(mine["kl"]).min() > 0
     saved = found.arrays[f"z.{axis}.axis"][1]
     # with head 0 the same values are mixed by another pattern: the ridge axis may share some of it
     assert abs(saved[HEAD * 12 + DIM]) > (0.8 if axis in ("leace", "ridge") else 0.6)

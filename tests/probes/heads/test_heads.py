@@ -10,7 +10,7 @@ from interp.probes.heads.choice import Choice
 from interp.probes.heads.edits import LATE, PARTS, UNEDITED, Plan
 from interp.probes.heads.estimates import agreement, missed
 from interp.probes.heads.figures import _map
-from interp.probes.heads.probe import SULA, Heads
+from interp.probes.heads.probe import Heads
 from interp.probes.heads.quantities import QUANTITIES
 from interp.probes.measures.harm import Scores, choose_prompts, chosen_measure, units_of
 from interp.probes.measures.prompt_effects import error_ratio, harm_estimates, top_head
@@ -86,17 +86,6 @@ def test_texts_without_a_posterior_are_measured_by_change_and_loss():
     assert {"next_kl", "loss"} <= set(found.tables["by_head"].columns)
     assert "posterior_kl" not in found.tables["by_head"] and "loss" in found.scalars
     assert {"top_head_ratio", "top_head_ratio_loss", "bypass_ratio_min", "late_attention_off"} <= set(found.scalars)
-
-
-def test_sula_is_read_on_the_main_prompts_of_another_set():
-    probe, base = replace(SMALL, n_sula=12), text_capture()
-    of_sula = [c for c in probe.conditions(base) if c.name.startswith(SULA)]
-    assert len(of_sula) == 1 + 3 * 3 + 1 + 12
-    assert all(c.on == "sula" and c.n_pool == 84 and c.prompts.tolist() == list(range(12)) for c in of_sula)
-    found = probe.analyse(base, noisy(probe, base))
-    assert found.scalars["sula_posterior_kl"].n == 12 and found.scalars["sula_posterior_kl"].n_unit == "problem"
-    assert found.tables["sula_by_head"].n_rows == 12 and "donor_sd" not in found.tables["sula_by_head"]
-    assert [f.name for f in probe.figures(found)][-2:] == ["sula_map_zero", "sula_by_layer"]
 
 
 def token_run(model, n=12, length=9, seed=0):
@@ -336,7 +325,7 @@ def test_fewer_than_twenty_prompts_are_underpowered(n, few):
     assert all(scalar.underpowered == few and scalar.n == n for scalar in found.scalars.values())
 
 
-def test_measures_prompts_and_sula_that_cannot_be_read_are_refused():
+def test_measures_and_prompts_that_cannot_be_read_are_refused():
     exact, text = synthetic_capture(SMALL.needs, Shape(n_prompts=4)), text_capture(4)
     assert chosen_measure("auto", exact.prompts) == "posterior_kl" and chosen_measure("auto", text.prompts) == "next_kl"
     with pytest.raises(UsageError, match="carry no exact posterior"):
@@ -345,8 +334,6 @@ def test_measures_prompts_and_sula_that_cannot_be_read_are_refused():
         list(replace(SMALL, measure="loss").conditions(exact))
     with pytest.raises(PromptError, match="there is 1 prompt"):
         list(SMALL.conditions(synthetic_capture(SMALL.needs, Shape(n_prompts=1))))
-    with pytest.raises(UsageError, match="reads no texts"):
-        list(replace(SMALL, n_sula=5).conditions(synthetic_capture(SMALL.needs, Shape(n_prompts=8, n_scored=3))))
 
 
 def test_conditions_run_on_the_drawn_prompts_and_of_sula_on_the_main_ones_alone():
@@ -383,10 +370,8 @@ def rounds(probe, base, harm, noise=0.0):
     while following:
         asked.append([c.name for c in following])
         for c in following:
-            more = own.get(c.name.removeprefix(SULA), 0.1) * (not c.name.endswith(UNEDITED)) + noise * rng.normal(
-                size=len(c.prompts)
-            )
-            before = error[c.prompts] if c.on is None else np.ones(len(c.prompts))
+            more = own.get(c.name, 0.1) * (c.name != UNEDITED) + noise * rng.normal(size=len(c.prompts))
+            before = error[c.prompts]
             under[c.name] = {"next_kl": np.abs(more), "size": np.full(len(c.prompts), 0.5)} | dict.fromkeys(
                 ("posterior_kl", "entropy_error", "loss"), before + more
             )
@@ -477,18 +462,6 @@ def test_findings_say_what_they_are_taken_over_and_name_the_layer_with_subspaces
     layer = int(found["top_head_layer"].value)
     assert set(found.tables["by_head"]["layer"][has_null]) == {layer} and found["top_head_effect"].null is not None
     assert f"measured in layer {layer} only" in SCREENED.figures(found)[0].reading
-
-
-def test_on_sula_the_heads_of_the_primary_ablation_are_tried():
-    probe, base = replace(SCREENED, n_sula=12), text_capture()
-    asked, under = rounds(probe, base, harms())
-    plan = probe._plan(base.model)
-    on_sula = [name for name in asked[1] if name.startswith(SULA)]
-    assert on_sula == [
-        SULA + name for name, _ in plan.heads("zero", Choice.of(plan, under, "next_kl").measured("zero"), 1)
-    ]
-    table = probe.analyse(base, under).tables["sula_by_head"]
-    assert np.isfinite(table["posterior_kl"]).sum() == len(on_sula)
 
 
 N_ALL, N_SCREENED, N_SAMPLED = 270, 20, 40

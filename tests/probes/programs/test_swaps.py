@@ -15,7 +15,7 @@ from interp.errors import RecordError
 from tests.quick import quick
 
 BELIEF = Belief(sites=("resid",), n_permutations=19, n_bootstrap=50)
-CAUSAL = Causal(site="resid", n_controls=19, n_bootstrap=20, n_prompts=30, doses=(0.0, 1.0))
+CAUSAL = Causal(site="resid", n_controls=19, n_bootstrap=20, n_prompts=30)
 
 
 def run(program, probe, n=60):
