@@ -1,13 +1,13 @@
 """Evidence about a latent label: do answers and values follow the exact posterior as examples come in?
 
-Prompts of `sula` and `steps` carry the posterior of an ideal reader; so do the sequences of a wind
-tunnel, and the probe treats them alike. Two questions:
+Prompts of `sula` carry the posterior of an ideal reader; so do the sequences of a wind tunnel, and the probe treats
+them alike. Two questions:
 
     calibration  is the model's distribution over the outcomes the exact one (`calibration`)?
     movement     does a coordinate of the values move with the evidence, where the axis was fitted to other problems
                  (`movement`)? PC1, which Paper III calls the entropy axis, and ridge on H_Bayes
 
-The headline is about the condition `main` (of worked steps, `worked`). There a prompt's length grows with k, so
+The headline is about the condition `main`. There a prompt's length grows with k, so
 movement with k in equally long prompts (`padded`), and movement with H_Bayes among prompts of equal k, stand beside it.
 Formulas, nulls and failure modes are in docs/reference/probes.
 

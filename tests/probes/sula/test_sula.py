@@ -352,19 +352,6 @@ def test_on_a_language_model(stories):
 
 
 @pytest.mark.slow
-def test_worked_steps_on_a_language_model(stories):
-    record = interp.run(str(stories), probes=[SMALL], prompts="steps", n_pool=240, out=None, quiet=True)
-    found = record.findings["sula"]
-    table = found.to_frame("along_evidence")
-    assert set(table["condition"]) == {"worked", "filler", "shuffled"} and set(table["evidence"]) == {0, 1, 2, 4}
-    assert found.tables["along_evidence"].units["evidence"] == "steps"
-    exact = table.groupby("condition")["bayes_entropy"].agg(["min", "max"])
-    assert np.allclose(exact["min"], exact["max"])  # steps bring no evidence
-    none = table.query("evidence == 0")["kl"]
-    assert np.ptp(none) < 1e-4  # without steps the three kinds are one text
-
-
-@pytest.mark.slow
 def test_on_the_shipped_tunnel_the_trajectory_is_the_posterior():
     found = interp.run(probes=[SMALL], n_pool=60, out=None, quiet=True).findings["sula"]
     assert found["skill"].value > 0.98 and found["kl"].value < 0.01 and found["kl"].p == 0.01
