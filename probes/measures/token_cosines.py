@@ -45,7 +45,7 @@ class TokenSets:
         return cls(row, position, np.searchsorted(names, tokens[row]), len(names))
 
 
-def _token_measures(
+def token_measures(
     vectors: Num[np.ndarray, "row feature"], sets: TokenSets, groups: Sequence[np.ndarray], units: np.ndarray
 ) -> tuple[Float[np.ndarray, " measure"], Float[np.ndarray, "group measure"]]:
     """`MEASURES` of the mean vectors of the tokens, averaged over positions: of all rows, and without each group.
@@ -82,7 +82,7 @@ def token_cosines(
     """
     names = np.unique(cloud.units[sets.row])
     size, members = equal_groups(len(names))
-    measured = [_token_measures(x, sets, [names[group] for group in members], cloud.units) for x in points]
+    measured = [token_measures(x, sets, [names[group] for group in members], cloud.units) for x in points]
     value = np.array([mine for mine, _ in measured])  # [layer, measure]
     error = np.array([standard_error(replicates, len(names), size) for _, replicates in measured])
     half = np.where(error * t_quantile(len(members)) > _ROUNDING, error * t_quantile(len(members)), np.nan)
