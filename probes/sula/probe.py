@@ -91,7 +91,7 @@ class Sula(Probe):
             full=_BAYES,
         ),
     )  # fmt: skip
-    cost: ClassVar[AnalysisCost] = AnalysisCost(row_seconds=6.5e-4)
+    cost: ClassVar[AnalysisCost] = AnalysisCost(row_seconds=4.6e-4)
 
     @property
     def needs(self) -> tuple[Need, ...]:

@@ -68,7 +68,7 @@ def test_keys_below_chance_or_unchanged_by_the_prompt_are_told():
     rng = np.random.default_rng(10)
     keys = rng.standard_normal((2, 40, 2, 8))
     keys[0] = keys[0, :1] * (1 + 1e-7 * rng.standard_normal((40, 2, 8)))
-    found = analyse("head_keys", {"k_pre": keys, "k": keys})
+    found = analyse("head_keys", {"k_pre": keys})
     table = found.tables["head_keys"]
     assert np.isnan(table["abs_centred"][0]) and np.isfinite(table["abs"][0])
     assert found["head_keys_centred"].value == pytest.approx(table["abs_centred"][1])
@@ -91,13 +91,13 @@ def test_token_keys_are_undefined_where_contexts_would_be_compared(columns, fram
 
 def test_heads_that_are_equal_or_share_a_mean_are_told_apart():
     keys = np.random.default_rng(3).standard_normal((2, 40, 1, 8)).repeat(2, axis=2)
-    found = analyse("head_keys", {"k_pre": keys, "k": keys})
+    found = analyse("head_keys", {"k_pre": keys})
     assert found["head_keys"].value == pytest.approx(1)
     assert found["head_keys"].p == pytest.approx(1 / 41)
     assert found["head_keys_centred"].value == pytest.approx(1)
     rng = np.random.default_rng(4)
     keys = rng.standard_normal((2, 40, 2, 8)) + 4 * rng.standard_normal((2, 1, 1, 8))
-    found = analyse("head_keys", {"k_pre": keys, "k": keys})
+    found = analyse("head_keys", {"k_pre": keys})
     centred = found["head_keys_centred"]
     assert found["head_keys"].value > 0.7
     assert centred.value == pytest.approx(expected_abs_cosine(8), abs=0.05) and centred.p > 0.05
