@@ -264,12 +264,12 @@ class Probe(Question):
         """Further rounds of edits, chosen by what was read before: asked again until no name is new."""
         return ()
 
-    def read_checkpoint(self, capture: Capture, before: Capture | None, final: Capture) -> Readout:
+    def read_checkpoint(self, capture: Capture, final: Capture) -> Readout:
         """What is kept of one checkpoint, for probes that follow them: small arrays.
 
-        `capture` holds the probe's needs at this checkpoint, `before` those at the one before (None at the first) and
-        `final` at the end of the training, all on the same tokens: the drawn prompts. `analyse` is handed all readouts
-        as `under`, by their steps written out, in order of training, and `final` as `base`.
+        `capture` holds the probe's needs at this checkpoint and `final` those at the end of the training, both on the
+        same tokens: the drawn prompts. `analyse` is handed all readouts as `under`, by their steps written out, in
+        order of training, and `final` as `base`.
         """
         raise NotImplementedError(f"{self.name} follows checkpoints and does not say what it keeps of one")
 

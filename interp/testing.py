@@ -219,8 +219,7 @@ def check_probe(probe: Probe, capture: Capture | None = None) -> Findings:
     _check_findings(probe, probe.analyse(tiny, {}))
     if probe.follows_checkpoints:
         for still in (capture, tiny):
-            steps = {"0": probe.read_checkpoint(still, None, still)}
-            steps |= {step: probe.read_checkpoint(still, still, still) for step in ("1", "10")}
+            steps = {step: probe.read_checkpoint(still, still) for step in ("0", "1", "10")}
             _check_findings(probe, probe.analyse(still, steps))
     return findings
 

@@ -9,7 +9,7 @@ Who knows that labels are noise (each redrawn by a fair coin) keeps one bit what
 Source: Paper III (arXiv 2512.23752), section 5.2.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -80,14 +80,13 @@ def posterior(log_odds_bits: Float[np.ndarray, " problem"]) -> Float[np.ndarray,
     return np.stack([1 / (1 + np.exp2(-log_odds_bits)), 1 / (1 + np.exp2(log_odds_bits))], axis=1)
 
 
-def check_sizes(name: str, counts: Mapping[str, Sequence[int]], per_cell: int, reliability: float) -> None:
+def check_sizes(name: str, ks: Sequence[int], per_k: int, reliability: float) -> None:
     """Raise `PromptError` for numbers of examples, prompts or a reliability that make no problem."""
     wrong = ""
-    for what, values in counts.items():
-        if not values or min(values) < 0 or len(set(values)) < len(values):
-            wrong = f"{what} = {tuple(values)}: they must be different numbers, none below 0"
-    if per_cell < 1:
-        wrong = f"{per_cell} prompts of each kind"
+    if not ks or min(ks) < 0 or len(set(ks)) < len(ks):
+        wrong = f"ks = {tuple(ks)}: they must be different numbers, none below 0"
+    if per_k < 1:
+        wrong = f"{per_k} prompts of each kind"
     if not 0.5 <= reliability < 1:
         wrong = f"reliability = {reliability}: labels that are wrong more often than right, or never, leave no doubt"
     if wrong:

@@ -119,22 +119,22 @@ def sula_prompts(
     `labels` are two pairs, the second for the condition `remap`, `neutral` the label of neutral examples; without
     them words are found that are one token each. Raises `PromptError` where there are none.
     """
-    check_sizes(name, {"ks": ks}, per_k, reliability)
+    check_sizes(name, ks, per_k, reliability)
     for condition in conditions:
         if condition not in CONDITIONS:
             raise UnknownName("condition", condition, CONDITIONS)
     rng = np.random.default_rng(seed)
     problems = draw_problems(ks, per_k, reliability, rng)
-    words = choose_words(tokenizer, problems, carriers, labels, neutral, rng)
+    words = _choose_words(tokenizer, problems, carriers, labels, neutral, rng)
     parts = [
         _written(condition, problems, words, reliability, np.random.default_rng([seed, CONDITIONS.index(condition)]))
         for condition in dict.fromkeys(conditions)
     ]
     about = f"{per_k} problems for each of k = {', '.join(map(str, ks))} in {len(parts)} conditions"
-    return joined(name, parts, tokenizer, about, words, reliability, seed)
+    return _joined(name, parts, tokenizer, about, words, reliability, seed)
 
 
-def choose_words(
+def _choose_words(
     tokenizer: "PreTrainedTokenizerBase",
     problems: Problems,
     carriers: str | Sequence[str],
@@ -175,14 +175,14 @@ class Written:
     labels: Sequence[tuple[Label, Label]]
 
 
-def roles(pair: tuple[Label, Label], swapped: np.ndarray) -> list[tuple[Label, Label]]:
+def _roles(pair: tuple[Label, Label], swapped: np.ndarray) -> list[tuple[Label, Label]]:
     """Label 1 and label 2 of every problem."""
     return [(pair[1], pair[0]) if is_swapped else pair for is_swapped in swapped.tolist()]
 
 
 def _written(condition: str, problems: Problems, words: Words, reliability: float, rng: np.random.Generator) -> Written:
     carriers, queries, shown = words.carriers, words.queries, problems.shown
-    labels = roles(words.remap if condition == "remap" else words.main, problems.swapped)
+    labels = _roles(words.remap if condition == "remap" else words.main, problems.swapped)
     latent = np.array([pair[i].word for pair, i in zip(labels, problems.latent.tolist(), strict=True)])
     if condition == "shuffled":
         shown = np.where(shown >= 0, rng.integers(0, 2, shown.shape), -1)
@@ -200,7 +200,7 @@ def _written(condition: str, problems: Problems, words: Words, reliability: floa
         _text(carriers[i], queries[i], shown[i], labels[i], words.neutral if condition == "padded" else None)
         for i in range(len(problems))
     ]
-    columns = problem_columns(condition, labels, latent, queries) | evidence_columns(shown, reliability)
+    columns = _problem_columns(condition, labels, latent, queries) | evidence_columns(shown, reliability)
     return Written(texts, columns, labels)
 
 
@@ -229,7 +229,7 @@ def _text(
     return f"{', '.join(examples)}. {query}:" if examples else f"{query}:"
 
 
-def problem_columns(
+def _problem_columns(
     condition: str, labels: Sequence[tuple[Label, Label]], latent: np.ndarray, queries: np.ndarray
 ) -> dict[str, np.ndarray]:
     """The columns of `PROBLEM_UNITS`."""
@@ -243,9 +243,9 @@ def problem_columns(
     }
 
 
-def joined(
+def _joined(
     name: str, parts: Sequence[Written], tokenizer: "PreTrainedTokenizerBase", about: str, words: Words,
-    reliability: float, seed: int, more_units: dict[str, str] | None = None,
+    reliability: float, seed: int,
 ) -> PromptSet:  # fmt: skip
     """The prompt set of all parts, its labels checked once more behind every finished text."""
     texts = [text for part in parts for text in part.texts]
@@ -253,7 +253,7 @@ def joined(
     columns = {key: np.concatenate([part.columns[key] for part in parts]) for key in parts[0].columns}
     refuse_merged(tokenizer, texts, labels)
     named = " and ".join(f"{a.word}/{b.word}" for a, b in (words.main, words.remap))
-    table = Table(columns, {**PROBLEM_UNITS, **EVIDENCE_UNITS, **(more_units or {})})
+    table = Table(columns, {**PROBLEM_UNITS, **EVIDENCE_UNITS})
     return PromptSet(
         name=name,
         prompts=[Prompt(text=text, columns=row) for text, row in zip(texts, table.rows(), strict=True)],

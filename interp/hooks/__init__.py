@@ -8,6 +8,5 @@ __all__ = [
     "pattern_sites",
     "ropes",
     "state",
-    "weight_gradients",
     "window",
 ]

@@ -44,14 +44,13 @@ class Checkpoint:
 class Followed:
     """The probes of one prompt set that follow checkpoints, and what they were given so far.
 
-    `run` are the drawn prompts, `final` the end of the training on them, `before` the checkpoint read last.
+    `run` are the drawn prompts, `final` the end of the training on them.
     Patterns are exchanged on some of the prompts where that is all the probes ask for.
     """
 
     probes: tuple[Probe, ...]
     run: Run
     final: Capture
-    before: Capture | None = None
     under: dict[str, dict[str, Readout]] = field(default_factory=dict)
 
     @property
@@ -71,11 +70,10 @@ class Followed:
         prompts = np.arange(len(self.run.ids)) if capture is self.final else self.exchanged_prompts
         with one_thread():
             for probe in self.probes:
-                read = probe.read_checkpoint(capture, self.before, self.final)
+                read = probe.read_checkpoint(capture, self.final)
                 if exchanged is not None and probe.exchange_needs:
                     read = {**read, **probe.read_exchanged(*exchanged, prompts)}
                 self.under.setdefault(probe.name, {})[str(step)] = read
-        self.before = capture
 
 
 def checkpoints_of(model: Model, probes: Sequence[Probe], asked: Sequence[str]) -> tuple[Checkpoint, ...]:

@@ -33,17 +33,12 @@ _BLOCKS = {
         "Shares of the stream after the last layer. Grey is the null: updates of the same sizes with random signs. "
         "Above it, a block agrees with the others more than by chance; below it, less.",
     ),
-    "sizes": (
-        "Size of the updates", "relative", "length / length of the stream",
-        "Length of each update divided by that of the stream it is added to. No null is drawn: a length is a "
-        "description.",
-    ),
 }  # fmt: skip
 _EXPERTS = {name: f"at a given {by}" for name, by in EXPERTS.items()}
 
 
 def component_figures(findings: Findings) -> tuple[Figure, ...]:
-    """The belief by depth where it is known, the lens by depth; attribution, shares and sizes by layer; experts."""
+    """The belief by depth where it is known, the lens by depth; attribution and shares by layer; experts."""
     layers, depths = findings.tables["by_layer"], findings.tables["by_depth"]
     drawn = []
     if "posterior_kl" in depths:

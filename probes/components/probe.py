@@ -36,7 +36,7 @@ from ..measures.field_checks import refuse_too_few
 from .experts import ROUTED, experts
 from .figures import component_figures
 from .quantities import BLOCKS, N_DEPTHS, QUANTITIES, QUIET
-from .updates import FinalShares, final_shares, sizes
+from .updates import FinalShares, final_shares, lengths
 
 DECODED = Need("lens_log_prob", NarrowRows())
 """The whole distribution at every depth, where the vocabulary is a wind tunnel's."""
@@ -46,14 +46,11 @@ Rows = Float[np.ndarray, "layer row"]
 _STREAM, _LOGITS, _CURVES = ("resid", "attn_out", "mlp_out"), ("attn_logit", "mlp_logit"), ("lens_entropy", "lens_kl")
 
 BY_LAYER = (
-    "Layer by layer, mean over prompts with its 95 % bootstrap band (_low, _high). relative: length over that of the "
-    "stream before; size_share: ‖a‖² / (‖a‖² + ‖m‖²); final_share: share of the final stream, with its null of random "
-    "signs; logit: direct attribution to the predicted token."
+    "Layer by layer, mean over prompts with its 95 % bootstrap band (_low, _high). norm: length of the update, or of "
+    "the stream before the layer; final_share: share of the final stream, with its null of random signs; logit: direct "
+    "attribution to the predicted token."
 )
-BY_DEPTH = (
-    "Depth by depth (0 is the embedding), mean over prompts with its 95 % bootstrap band; falls: share of rows that "
-    "are lower than at the depth before."
-)
+BY_DEPTH = "Depth by depth (0 is the embedding), mean over prompts with its 95 % bootstrap band."
 EMBEDDING = "The embedding's share of the final residual stream."
 BY_EXPERTS = "Information about the prompt's domain in the experts chosen in each layer."
 
@@ -130,7 +127,7 @@ class Components(Probe):
         found |= {name: of.at([-1]) for name, of in routed.items()}
         quantities = QUANTITIES.filled(loudest=str(loudest))
         tables = {
-            "by_layer": quantities.table(_by_layer(sizes(*stream), shares, rows, units), BY_LAYER),
+            "by_layer": quantities.table(_by_layer(lengths(*stream), shares, rows, units), BY_LAYER),
             "by_depth": quantities.table({"depth": np.arange(len(resid)), **by_depth}, BY_DEPTH),
             "embedding": quantities.table({"share": _mean(shares.share[:1], units)}, EMBEDDING),
         }
@@ -221,11 +218,6 @@ def depth_trend(curves: Float[np.ndarray, "depth row"]) -> Float[np.ndarray, " r
     return unit_ranks(curves.T) @ unit_ranks(np.arange(len(curves))[None])[0]
 
 
-def falling_share(curves: Float[np.ndarray, "depth row"]) -> Float[np.ndarray, "depth row"]:
-    """1 where a row is lower than at the depth before, else 0; NaN at depth 0."""
-    return np.vstack([np.full(curves[:1].shape, np.nan), np.diff(curves, axis=0) < 0])
-
-
 def _trend(curves: Float[np.ndarray, "depth row"], units: Units, n: int | None = None) -> Estimates:
     """The mean over rows, at all depths or at `n` evenly spaced ones. Why it has no p: `measures.depth_curve`.
 
@@ -238,13 +230,13 @@ def _trend(curves: Float[np.ndarray, "depth row"], units: Units, n: int | None =
 
 
 def _by_layer(
-    sizes: Mapping[str, Rows], shares: FinalShares, logits: Mapping[str, Rows], units: Units
+    norms: Mapping[str, Rows], shares: FinalShares, logits: Mapping[str, Rows], units: Units
 ) -> dict[str, np.ndarray | Estimates]:
     final = {
         f"{block}_final_share": _mean(shares.share[parts], units).permuted(shares.flipped[:, parts], asks="nothing")
         for block, parts in shares.blocks.items()
     }
-    before, after = ({name: _mean(of, units) for name, of in rows.items()} for rows in (sizes, logits))
+    before, after = ({name: _mean(of, units) for name, of in rows.items()} for rows in (norms, logits))
     return {"layer": np.arange(len(logits["attn_logit"])), **before, **final, **after}
 
 
@@ -253,9 +245,9 @@ def _by_depth(
     null: Mapping[str, Float[np.ndarray, "permutation depth"]],
     units: Units,
 ) -> dict[str, Estimates]:
-    """The curves, those that have a null with two-sided p corrected over depths; and where each falls."""
+    """The curves, those that have a null with two-sided p corrected over depths."""
     columns = {name: _mean(rows, units) for name, rows in curves.items()}
     for name, permuted in null.items():
         p = largest_deviation_p(curves[name].mean(axis=1), permuted)
         columns[name] = columns[name].permuted(permuted, p)
-    return columns | {f"{name}_falls": _mean(falling_share(rows), units) for name, rows in curves.items()}
+    return columns

@@ -95,9 +95,7 @@ QUANTITIES = Quantities(
     },
     columns={
         **dict.fromkeys(("attn_norm", "mlp_norm", "stream_norm"), "activation"),
-        **dict.fromkeys(("attn_relative", "mlp_relative", "attn_mlp_cosine"), "1"),
-        **dict.fromkeys(("attn_size_share", "attn_final_share", "mlp_final_share", "share"), "fraction"),
+        **dict.fromkeys(("attn_final_share", "mlp_final_share", "share"), "fraction"),
         **dict.fromkeys(("lens_kl", "lens_entropy"), "bits"),
-        **{f"{curve}_falls": "fraction" for curve in ("lens_kl", "lens_entropy", "posterior_kl")},
     },
 )  # fmt: skip

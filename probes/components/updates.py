@@ -1,4 +1,4 @@
-"""What the blocks write into the residual stream: sizes, and shares of the stream that the model ends with.
+"""What the blocks write into the residual stream: lengths, and shares of the stream that the model ends with.
 
 The stream is a sum, r = e + Σ a_ℓ + Σ m_ℓ (embedding, attention and feed-forward of every layer), so each part u has
 a share ⟨u, r⟩ / ⟨r, r⟩, and the shares add up to 1. A negative one writes against what is there in the end.
@@ -69,22 +69,14 @@ def final_shares(
     return FinalShares(share, flipped / n_rows, missing)
 
 
-def sizes(
+def lengths(
     resid: Num[np.ndarray, "depth row d_model"],
     attention: Num[np.ndarray, "layer row d_model"],
     feed_forward: Num[np.ndarray, "layer row d_model"],
 ) -> dict[str, Float[np.ndarray, "layer row"]]:
-    """Lengths of the updates and of the stream before the layer, their ratios, ‖a‖² / (‖a‖² + ‖m‖²), and the cosine.
-
-    By the names of the table; NaN where one of the two is nothing.
-    """
-    parts = (attention, feed_forward, resid[:-1])
-    a, m, r = (np.array([np.linalg.norm(x.astype(np.float64), axis=-1) for x in layers]) for layers in parts)
-    products = [
-        np.einsum("rd,rd->r", x.astype(np.float64), y.astype(np.float64))
-        for x, y in zip(attention, feed_forward, strict=True)
-    ]
+    """Lengths of the updates and of the stream before the layer, by the names of the table."""
+    parts = {"attn_norm": attention, "mlp_norm": feed_forward, "stream_norm": resid[:-1]}
     return {
-        "attn_norm": a, "mlp_norm": m, "stream_norm": r, "attn_relative": ratio(a, r), "mlp_relative": ratio(m, r),
-        "attn_size_share": ratio(a**2, a**2 + m**2), "attn_mlp_cosine": ratio(np.array(products), a * m),
-    }  # fmt: skip
+        name: np.array([np.linalg.norm(x.astype(np.float64), axis=-1) for x in layers])
+        for name, layers in parts.items()
+    }

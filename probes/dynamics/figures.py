@@ -37,10 +37,6 @@ _ERRORS = (
     ("entropy_error", "entropy error", PALETTE[0], "solid"), ("kl", "KL", PALETTE[1], "solid"),
     ("loss", "loss", PALETTE[2], "solid"),
 )  # fmt: skip
-_UPDATES = (
-    ("w_qk", "W_QK", PALETTE[0], "solid"), ("w_v", "W_V", PALETTE[2], "solid"), ("w_q", "W_Q", PALETTE[5], "dash"),
-    ("w_k", "W_K", PALETTE[3], "dash"), ("w_qk_expected", "null: W_QK at the pace of W_V", NULL, "dot"),
-)  # fmt: skip
 _EXCHANGED = (
     ("own", "checkpoint, unchanged", NULL, "dot"),
     ("final_with_patterns", "final model with the checkpoint's attention", PALETTE[0], "solid"),
@@ -50,7 +46,7 @@ _MAX_TICKS = 9
 
 
 def dynamics_figures(findings: Findings) -> tuple[Figure, ...]:
-    """The pictures first, then curves, layers, refinement, errors and updates; nothing without checkpoints."""
+    """The pictures first, then curves, refinement, errors and the exchange; nothing without checkpoints."""
     if "by_step" not in findings.tables:
         return ()
     tables = findings.tables
@@ -71,12 +67,6 @@ def dynamics_figures(findings: Findings) -> tuple[Figure, ...]:
             _curves(findings), "by_step",
         ),
         Figure(
-            "frame_by_layer", "Attention patterns by layer",
-            "Total variation between attention at a checkpoint and at the end. Dashed, where all sequences are equally "
-            "long, is the null: distance to the final attention in another sequence, mean over layers.",
-            _by_layer(tables["by_step_layer"], by_step), "by_step_layer",
-        ),
-        Figure(
             "refinement", "How the values change",
             "Choose a number. Blue with its band is the checkpoint; grey dashed is the null: values without structure, "
             "or permuted entropies.",
@@ -87,12 +77,6 @@ def dynamics_figures(findings: Findings) -> tuple[Figure, ...]:
             "Errors of the prediction with 95 % bands over prompts; those in bits are from the exact posterior, or on "
             "the text. No null is drawn: compare with step 0, where nothing is learned.",
             _lines(by_step, "error (bits)", _ERRORS), "by_step",
-        ),
-        Figure(
-            "updates", "Which weights still change",
-            "Relative change since the checkpoint before, mean over layers. Below the dotted line, the null, W_QK "
-            "changes less than if queries and keys changed as much as the values: attention settles first.",
-            _lines(_means(tables["updates"]), "relative change, mean over layers (1)", _UPDATES), "updates",
         ),
     )  # fmt: skip
     if "exchange" not in tables:
@@ -130,13 +114,6 @@ def _lines(table: Table, axis: str, lines: tuple[tuple[str, str, str, str], ...]
             _line(chart, *line)
     chart.plot.update_yaxes(type="log")
     return chart.plot
-
-
-def _means(table: Table) -> Table:
-    """The mean over the layers of every step."""
-    names, steps = [name for name, *_ in _UPDATES], np.unique(table["step"])
-    means = {name: np.array([table[name][table["step"] == step].mean() for step in steps]) for name in names}
-    return Table({"step": steps} | means, {"step": "index"} | dict.fromkeys(names, "1"))
 
 
 def _unfurling(points: Table) -> "go.Figure":
@@ -186,17 +163,6 @@ def _curves(findings: Findings) -> "go.Figure":
                     scaled = scaled.with_column(name, (table[name] - base) / (first - base), "1")
                 _line(chart.of(scaled), column, *how)
     chart.plot.add_hline(y=float(findings.arrays["epsilon"]), line={"color": NULL, "dash": "dot", "width": 1})
-    return chart.plot
-
-
-def _by_layer(table: Table, overall: Table) -> "go.Figure":
-    chart = _over_steps(table, "total variation (fraction)")
-    for layer, mine, colour in chart.by("layer"):
-        _line(mine, "frame_tv", f"layer {layer}", colour, "solid")
-    if not np.isnan(overall["frame_tv_exchanged"]).all():
-        whole = chart.of(_over_steps(overall, "").table)
-        _line(whole, "frame_tv_exchanged", "null: another sequence", NULL, "dash")
-    chart.plot.update_yaxes(rangemode="tozero")
     return chart.plot
 
 

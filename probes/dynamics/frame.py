@@ -6,10 +6,8 @@ Attention rows α (this checkpoint) and β (the end), over the same keys of the 
     Jensen-Shannon    H((α + β)/2) − H(α)/2 − H(β)/2, in bits            0 to 1
 
 Of W_QK = W_Q W_Kᵀ of every head (attention is free of the basis of its queries and keys, W_QK too) the drift is
-1 − cos with the end's, and the update ‖ΔW_QK‖ / ‖W_QK‖ (Frobenius). With d_head × d_head matrices alone:
-⟨Q Kᵀ, Q' K'ᵀ⟩ = Σ (Qᵀ Q') ∘ (Kᵀ K'). A product moves about √2 times as far as its factors: where queries and keys each
-move by r in random directions, ‖ΔW_QK‖ / ‖W_QK‖ is √(2r² + r⁴); with the values' r that is what stands beside it.
-Biases are in no W_QK.
+1 − cos with the end's. With d_head × d_head matrices alone: ⟨Q Kᵀ, Q' K'ᵀ⟩ = Σ (Qᵀ Q') ∘ (Kᵀ K'). Biases are in no
+W_QK.
 """
 
 from collections.abc import Mapping
@@ -20,9 +18,8 @@ from jaxtyping import Float
 from interp.information import entropy_bits
 from interp.statistics.ratio import ratio
 
-MATRICES = ("qk", "q", "k", "v")
 Weights = Mapping[str, Float[np.ndarray, "layer _head d_model d_head"]]
-"""The projections by letter: `q`, `k`, `v`."""
+"""The projections by letter: `q`, `k`."""
 
 
 def row_distances(
@@ -61,28 +58,6 @@ def drift(now: Weights, end: Weights) -> Float[np.ndarray, "layer head"]:
     """1 − cos of W_QK with the end's, of every query head; NaN where one of them is nothing."""
     size = np.sqrt(_inner(now, now) * _inner(end, end))
     return np.maximum(1 - ratio(_inner(now, end), size), 0.0)
-
-
-def update(now: Weights, before: Weights, matrix: str) -> Float[np.ndarray, " layer"]:
-    """‖now − before‖ / ‖before‖ of one of `MATRICES`, Frobenius norms over the heads of a layer."""
-    if matrix == "qk":
-        length = _inner(before, before)
-    else:
-        length = np.einsum("lhij,lhij->lh", before[matrix].astype(np.float64), before[matrix])
-    return np.sqrt(ratio(distance_squared(now, before, matrix), length.sum(axis=1)))
-
-
-def distance_squared(now: Weights, other: Weights, matrix: str) -> Float[np.ndarray, " layer"]:
-    """‖now − other‖² of one of `MATRICES`, heads of a layer together."""
-    if matrix != "qk":
-        return np.square(now[matrix].astype(np.float64) - other[matrix]).sum(axis=(1, 2, 3))
-    parts = _inner(now, now) + _inner(other, other) - 2 * _inner(now, other)
-    return np.maximum(parts, 0.0).sum(axis=1)
-
-
-def product_of_random(r: Float[np.ndarray, "*any"]) -> Float[np.ndarray, "*any"]:
-    """The relative update of a product whose two factors each move by r in random directions."""
-    return np.asarray(np.sqrt(2 * np.square(r) + r**4))
 
 
 def _inner(a: Weights, b: Weights) -> Float[np.ndarray, "layer head"]:

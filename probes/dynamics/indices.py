@@ -27,9 +27,7 @@ def indices(training: Training, epsilon: float) -> dict[str, Estimates]:
     """Indices, steps, and what of the frame is left when the error has settled."""
     steps, units, curves = training.steps, training.units, training.curves
     if FRAME not in curves:
-        return undefined_index("no attention rows were kept of these prompts", units.name) | _of_weights(
-            training, epsilon
-        )
+        return undefined_index("no attention rows were kept of these prompts", units.name)
     frame, error = curves[FRAME], curves[training.error]
 
     def against(other: Curve) -> Estimates:
@@ -42,7 +40,7 @@ def indices(training: Training, epsilon: float) -> dict[str, Estimates]:
     found |= {f"dissociation_index{end}": against(curves[name]) for end, name in _OTHERS.items() if name in curves}
     followed = {FRAME: frame, "error": error, VALUES: curves.get(VALUES)}
     found |= {f"{name}_step": _step(steps, curve, epsilon, units) for name, curve in followed.items() if curve}
-    return found | _of_weights(training, epsilon)
+    return found
 
 
 def _why_unsettled(steps: np.ndarray, curve: Curve, epsilon: float) -> str:
@@ -87,18 +85,6 @@ def _step(steps: np.ndarray, curve: Curve, epsilon: float, units: Units) -> Esti
     found = _bootstrapped(settled(steps, curve.distance, epsilon))
     where = f"between the checkpoints {between[0]} and {between[1]}"
     return _marked(units.about(found, what=curve.what, where=where), between[1] == int(steps[-1]))
-
-
-def _of_weights(training: Training, epsilon: float) -> dict[str, Estimates]:
-    """The index of W_QK against W_V: distances from the end, all layers together; there is nothing to resample."""
-    away = {name: training.read[f"away.{matrix}"] for name, matrix in (("W_QK", "qk"), ("W_V", "v"))}
-    curves = {
-        name: Curve(np.sqrt(np.square(of_layers).sum(axis=1))[None], f"the distance of {name} from its end")
-        for name, of_layers in away.items()
-    }
-    found, is_interpolated = _index(training.steps, curves, epsilon)
-    about = {"n": training.read["drift"][0].size, "n_unit": "head", "underpowered": is_interpolated}
-    return {"weights_index": replace(found, about=about)}
 
 
 def _bootstrapped(values: np.ndarray) -> Estimates:

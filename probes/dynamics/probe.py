@@ -7,7 +7,6 @@ Read at checkpoints, each on the same tokens (`checkpoints`); the run's own mode
                 run along from certain to uncertain, spread of its certain end (`entropy_order`)
     error       of the prediction against the exact posterior, or the loss on the text; distance of the output from the
                 end's
-    updates     ‖ΔW_QK‖/‖W_QK‖ against ‖ΔW_V‖/‖W_V‖ from checkpoint to checkpoint
     exchange    error of the end with a checkpoint's attention patterns, and of the checkpoint with the end's
 
 Whether attention is done before precision is asked by exchange: where the end with the patterns of step t is nearly the
@@ -16,7 +15,7 @@ end, and the network of t with the final patterns nearly as wrong as it was, att
 The dissociation index is the step at which the frame has settled over that at which the error has; below 1 the frame
 came first (`curves`); it describes distances and is not tested. Whether a curve looks early depends on its scale: an
 error in bits falls as the square of a distance, so the index against the output's total variation, which is on the
-frame's own scale, stands beside it, and every curve is looked up at several fractions ε.
+frame's own scale, stands beside it.
 
 Source: Paper II (arXiv 2512.22473) on checkpoints, which shows maps and gives no number: lengths, index and null
 are ours.
@@ -42,7 +41,7 @@ from .exchange import exchange_numbers, exchange_table, unexchanged
 from .indices import indices, undefined_index
 from .quantities import QUANTITIES
 from .read import EXCHANGED, NEEDS, errors, read_checkpoint, read_exchanged
-from .tables import points_table, settled_table, step_layer_table, step_table, updates_table
+from .tables import points_table, step_layer_table, step_table
 from .training import Training
 
 _LEAST = {"n_permutations": 19, "n_bootstrap": 20}
@@ -50,7 +49,7 @@ _LEAST = {"n_permutations": 19, "n_bootstrap": 20}
 
 @dataclass(frozen=True)
 class Dynamics(Probe):
-    """The curve of a training: frame, values, error and weights at every checkpoint, and what settles first.
+    """The curve of a training: frame, values and error at every checkpoint, and what settles first.
 
     `layer`: whose values are followed. `epsilon`: the fraction of the first distance within which a curve has settled.
     `n_permutations`: permutations of the nulls; `n_bootstrap`: resamples of the prompts. `exchange`: whether attention
@@ -95,9 +94,9 @@ class Dynamics(Probe):
     def read_exchanged(self, with_patterns: Capture, of_network: Capture, prompts: np.ndarray) -> Readout:
         return read_exchanged(with_patterns, of_network, prompts)
 
-    def read_checkpoint(self, capture: Capture, before: Capture | None, final: Capture) -> Readout:
+    def read_checkpoint(self, capture: Capture, final: Capture) -> Readout:
         self.refuse_fields(final.model.n_layers)
-        return read_checkpoint(capture, before, final, self.layer, self.n_permutations, self.seed)
+        return read_checkpoint(capture, final, self.layer, self.n_permutations, self.seed)
 
     def analyse(self, base: Capture, under: Mapping[str, Readout]) -> Findings:
         self.refuse_fields(base.model.n_layers)
@@ -115,7 +114,6 @@ class Dynamics(Probe):
         tables = {} if exchange is None else {"exchange": exchange_table(exchange, training.exchanged_error)}
         tables |= {
             "by_step": step_table(training), "by_step_layer": step_layer_table(training),
-            "settled": settled_table(training, self.epsilon), "updates": updates_table(training),
             "points": points_table(training, base),
         }  # fmt: skip
         return QUANTITIES.findings(
@@ -137,7 +135,7 @@ class Dynamics(Probe):
             "Indices of settling describe distances: no p. What patterns do is asked by the exchange, whose p is by "
             "flipping the signs of paired differences, and speaks for this training alone.",
             "Intervals are over prompts, checkpoints held fixed: between two checkpoints a step is interpolated along "
-            "log(1 + step), and the table `settled` says between which. Other trainings differ by more: compare seeds.",
+            "log(1 + step). Other trainings differ by more: compare seeds.",
             "Distances are from the last checkpoint, so that a curve which still moves there seems to settle last.",
         ]
         if base.prompts.is_text:

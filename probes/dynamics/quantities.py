@@ -9,7 +9,6 @@ from interp.statistics.quantities import Quantities, Quantity
 _FIXED = "percentile bootstrap over {drawn}s, checkpoints held fixed"
 _PAIRED = "percentile bootstrap over {drawn}s, paired; checkpoints held fixed"
 _DESCRIPTION = "a description; exchange_lead tests what the attention patterns do"
-_WEIGHTS = "weights only: 1 if both settle together; a product of two matrices settles later than each"
 
 
 def _settles(unit: str, meaning: str, null: str = _DESCRIPTION, *, is_headline: bool = False) -> Quantity:
@@ -70,12 +69,6 @@ QUANTITIES = Quantities(
         "frame_step": _step("attention stays", is_headline=True),
         "error_step": _step("the error stays", is_headline=True),
         "values_step": _step("the values stay"),
-        "weights_index": Quantity(
-            "1",
-            "Step at which W_QK settles divided by the step at which W_V settles, from the weights alone. Where they "
-            "settle: {where}",
-            _WEIGHTS, no_interval="weights only: nothing to resample", asks="nothing",
-        ),
     },
     columns={
         **dict.fromkeys(("frame_tv", "frame_tv_exchanged", "output", "pc1_share", "pc1_plus_pc2_share"), "fraction"),
@@ -83,11 +76,10 @@ QUANTITIES = Quantities(
         **dict.fromkeys(("own", "final_with_patterns", "with_final_patterns"), "bits"),
         **dict.fromkeys(("excess", "patterns", "network", "lead"), "bits"),
         **dict.fromkeys(("wqk_drift", "wqk_drift_min", "wqk_drift_max", "value_distance"), "1"),
-        **dict.fromkeys(("w_qk", "w_q", "w_k", "w_v", "w_qk_expected", "token_keys", "wk_columns"), "1"),
+        **dict.fromkeys(("token_keys", "wk_columns"), "1"),
         **dict.fromkeys(("relative_length", "low_entropy_distance"), "1"),
         **dict.fromkeys(("entropy_correlation", "bayes_entropy_correlation"), "1"),
         **dict.fromkeys(("manifold_length", "pc1", "pc2"), "activation"), "participation_ratio": "dimensions",
-        **dict.fromkeys(("step", "step_from", "after", "until"), "steps"), "epsilon": "fraction", "course": "label",
-        "position": "tokens",
+        "step": "steps", "position": "tokens",
     },
 )  # fmt: skip

@@ -5,7 +5,7 @@ Layers and heads keep their axes; what is shown to the eye is of the primary lay
     by prompt     `tv`, `js`, `tv_exchanged`, `entropy` [prompt, layer, head]; `value_distance` [prompt, layer];
                   `error.<name>` [prompt]
     finished      `stat.<name>` [entry, layer]: value, interval, null and its band
-    of weights    `drift` [layer, head]; `update.<matrix>`, `away.<matrix>` [layer]
+    of weights    `drift` [layer, head]
     exchanged     `exchange.patterns`, `exchange.network` [prompt]: errors with exchanged patterns (`exchange`) on the
                   prompts `exchange.prompts`
     for the eye   `coordinates` [point, 2] in the first plane of the end's values
@@ -29,12 +29,12 @@ from ..measures.key_cosines import column_measures, gaussian_references, over_he
 from ..measures.maps import cloud_axes
 from ..measures.token_cosines import TokenSets, no_token_sets, token_cosines
 from .entropy_order import ORDERED, EntropyOrder, ordered_statistics
-from .frame import MATRICES, Weights, distance_squared, drift, frame_distances, of_another, update
+from .frame import Weights, drift, frame_distances, of_another
 
 VALUES, ROWS, ENTROPY, KEYS = Need("v"), Need("pattern_row"), Need("pattern_entropy"), Need("k_pre")
 OUTCOMES, NEXT = Need("outcome_log_prob"), Need("next_log_prob")
 LOSS = Need("next_loss", PromptMean(), "followed")
-WEIGHTS = {"q": Need("W_Q"), "k": Need("W_K"), "v": Need("W_V")}
+WEIGHTS = {"q": Need("W_Q"), "k": Need("W_K")}
 NEEDS = (VALUES, ROWS, ENTROPY, KEYS, OUTCOMES, NEXT, LOSS, *WEIGHTS.values())
 
 EXCHANGED = (OUTCOMES, LOSS)
@@ -57,16 +57,14 @@ MAX_POINTS = 300
 _N_CLOUDS, _N_SETS, _N_TOKENS = 20, 30, 100
 
 
-def read_checkpoint(
-    capture: Capture, before: Capture | None, final: Capture, layer: int, n_draws: int, seed: int
-) -> dict[str, np.ndarray]:
+def read_checkpoint(capture: Capture, final: Capture, layer: int, n_draws: int, seed: int) -> dict[str, np.ndarray]:
     """Everything above of one checkpoint, with `n_draws` of every null and interval that it has of its own."""
     units = _units(final)
     cloud, end = Cloud.of(capture, VALUES), Cloud.of(final, VALUES)
     found = _frame(capture, final, units)
     found["value_distance"] = units.means(_value_distance(cloud, end))
     found |= {f"error.{name}": values for name, values in errors(capture, final).items()}
-    found |= _of_weights(capture, before, final)
+    found["drift"] = drift(_weights(capture), _weights(final))
     profiles = _profiles(capture, cloud, final, n_draws, seed)
     found |= {f"stat.{name}": _entries(profile, len(cloud.points)) for name, profile in profiles.items()}
     return found | {"coordinates": _coordinates(cloud, end, end.layer_index(layer))}
@@ -131,16 +129,6 @@ def _value_distance(cloud: Cloud, end: Cloud) -> Float[np.ndarray, "layer row"]:
         moved = np.linalg.norm(now - then, axis=1)
         found.append(moved / spread if spread > 0 else np.full(len(moved), np.nan))
     return np.array(found)
-
-
-def _of_weights(capture: Capture, before: Capture | None, final: Capture) -> dict[str, np.ndarray]:
-    now, end = _weights(capture), _weights(final)
-    found = {"drift": drift(now, end)}
-    for matrix in MATRICES:
-        found[f"away.{matrix}"] = np.sqrt(distance_squared(now, end, matrix))
-        if before is not None:
-            found[f"update.{matrix}"] = update(now, _weights(before), matrix)
-    return found
 
 
 def _weights(capture: Capture) -> Weights:

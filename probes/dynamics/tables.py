@@ -1,4 +1,4 @@
-"""The tables of the dynamics probe: by checkpoint, by checkpoint and layer, updates, and what the pictures show."""
+"""The tables of the dynamics probe: by checkpoint, by checkpoint and layer, and what the pictures show."""
 
 from collections.abc import Mapping
 
@@ -6,16 +6,13 @@ import numpy as np
 
 from interp.capture import Capture
 from interp.statistics.estimates import Estimates
-from interp.statistics.intervals import band
 from interp.table import Table
 
 from ..measures.cloud import Cloud
 from ..measures.maps import snippets
-from .frame import MATRICES, product_of_random
 from .quantities import QUANTITIES
 from .read import VALUES, reference_entropy, shown_rows
 from .training import Training
-from .training_curves import EPSILONS, interval_of, settled
 
 Columns = dict[str, np.ndarray | Estimates]
 
@@ -66,38 +63,6 @@ def step_layer_table(training: Training) -> Table:
         **{name: _finished(x) for name, x in training.statistics.items()},
     }  # fmt: skip
     return QUANTITIES.table(columns, _LAYER_CAPTION)
-
-
-def settled_table(training: Training, epsilon: float) -> Table:
-    """For every curve and fraction ε: the step at which it has settled, and between which checkpoints."""
-    steps, fractions, parts = training.steps, sorted({*EPSILONS, epsilon}, reverse=True), []
-    for name, curve in training.curves.items():
-        found = np.array([settled(steps, curve.distance, fraction) for fraction in fractions])
-        between = np.array([interval_of(steps, curve.distance[0], f) or (np.nan, np.nan) for f in fractions], float)
-        parts.append({
-            "course": np.full(len(fractions), name), "epsilon": np.array(fractions),
-            "step": Estimates(found[:, 0], band(found[:, 1:].T)), "after": between[:, 0], "until": between[:, 1],
-        })  # fmt: skip
-    return QUANTITIES.stacked(
-        parts,
-        "Step from which on each curve stays within a fraction of its first distance from the end, and the two "
-        "checkpoints it lies between. Whether one curve is early depends on the fraction: compare down the table.",
-    )
-
-
-def updates_table(training: Training) -> Table:
-    """One row for every checkpoint after the first, and layer: relative updates of the weights."""
-    n, later = training.n_layers, training.steps[1:]
-    moved = {f"w_{matrix}": training.read[f"update.{matrix}"][1:].ravel() for matrix in MATRICES}
-    columns: Columns = {
-        "step_from": np.repeat(training.steps[:-1], n), "step": np.repeat(later, n),
-        "layer": np.tile(np.arange(n), len(later)), **moved, "w_qk_expected": product_of_random(moved["w_v"]),
-    }  # fmt: skip
-    return QUANTITIES.table(
-        columns,
-        "Relative updates ‖ΔW‖/‖W‖ since the checkpoint before. `w_qk_expected`: what W_QK would do if queries and "
-        "keys each moved as far as the values, in random directions. Weights have no interval.",
-    )
 
 
 def points_table(training: Training, final: Capture) -> Table:

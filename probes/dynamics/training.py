@@ -12,7 +12,6 @@ from interp.probe import Readout
 from interp.statistics.units import Units
 
 from .exchange import Exchange
-from .frame import MATRICES
 from .read import ERRORS, STATISTICS
 from .training_curves import Curve
 
@@ -39,8 +38,7 @@ class Training:
         """Everything the readouts hold; prompts without an error (texts of one token) are left out of all curves."""
         readouts = [_spread(readout, units.n) for readout in under.values()]
         n_layers = readouts[0]["drift"].shape[0]
-        known = {f"update.{matrix}": np.full(n_layers, np.nan) for matrix in MATRICES}
-        known |= {name: array for readout in readouts for name, array in readout.items()}
+        known = {name: array for readout in readouts for name, array in readout.items()}
         read = {name: np.stack([r.get(name, np.full_like(array, np.nan)) for r in readouts])
                 for name, array in known.items()}  # fmt: skip
         errors = [array for name, array in read.items() if name.startswith("error.")]
@@ -86,7 +84,7 @@ class Training:
 
     @cached_property
     def curves(self) -> dict[str, Curve]:
-        """The frame; what it is compared with (errors, output and values); and the frame of each layer.
+        """The frame, and what it is compared with: errors, output and values.
 
         Where no rows of attention were kept there is no frame, and so with the values.
         """
@@ -95,8 +93,6 @@ class Training:
         followed = {FRAME: (tv.mean(axis=(2, 3)), what)}
         followed |= {name: (of - self.end[name], ERRORS[name]) for name, of in self.errors.items()}
         followed[VALUES] = values, f"distance of the values of layer {self.layer} from the end's"
-        for layer, of_layer in enumerate(np.moveaxis(tv.mean(axis=3), 2, 0)):
-            followed[f"{FRAME}, layer {layer}"] = of_layer, f"the same at layer {layer}"
         weights = self.units.weights
         return {name: Curve.of(of.T, weights, what) for name, (of, what) in followed.items() if not np.isnan(of).any()}
 

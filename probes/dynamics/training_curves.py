@@ -22,8 +22,6 @@ from jaxtyping import Float, Int
 from interp.statistics.ratio import ratio
 
 Curves = Float[np.ndarray, "*batch checkpoint"]
-EPSILONS = (0.5, 0.3, 0.2, 0.1, 0.05, 0.02)
-"""The fractions of the first distance at which every curve is looked up."""
 
 
 @dataclass(frozen=True)

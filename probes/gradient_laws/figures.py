@@ -3,7 +3,7 @@
 import numpy as np
 
 from interp.findings import Findings
-from interp.plotting import NULL, VALUE, Chart, error_bars, faded
+from interp.plotting import NULL, VALUE, Chart, error_bars
 from interp.probe import Figure
 from interp.table import Table
 
@@ -14,11 +14,8 @@ _WORDS = {"queries_and_keys": "step on queries and keys", "model": "step on all 
 
 
 def gradient_figures(findings: Findings) -> tuple[Figure, ...]:
-    """Residuals beside wrong laws, agreement by head, alignment with the weights, and the pairs behind agreement."""
-    tables = findings.tables
-    return (
-        _laws(tables["laws"]), _by_head(tables["by_head"]), _alignment(tables["alignment"]), *_pairs(tables["pairs"]),
-    )  # fmt: skip
+    """Residuals beside wrong laws, and agreement by head."""
+    return _laws(findings.tables["laws"]), _by_head(findings.tables["by_head"])
 
 
 def _laws(table: Table) -> Figure:
@@ -58,37 +55,3 @@ def _by_head(table: Table) -> Figure:
         "inside its grey bar does not move where its advantages point."
     )
     return Figure("by_head", "Does attention move to better values?", reading, chart.plot, "by_head")
-
-
-def _alignment(table: Table) -> Figure:
-    chart = Chart(table, "k", "leading singular directions k", "alignment of the gradient (fraction)")
-    for matrix, mine, colour in chart.by("matrix"):
-        for head, one, _ in mine.by("head"):
-            one.dots(
-                "alignment", matrix, colour, 6, mode="lines+markers", legendgroup=matrix, showlegend=bool(head == 0),
-                line={"color": colour, "width": 1.5}, text=[f"head {head}"] * one.table.n_rows,
-                hovertemplate="%{text}: %{y:.3f}",
-            )  # fmt: skip
-    first = table.where((table["matrix"] == table["matrix"][0]) & (table["head"] == 0))
-    chart.of(first).null_band("null", "null: k random directions", ends="")
-    chart.plot.update_xaxes(type="log", tickmode="array", tickvals=np.unique(table["k"]))
-    chart.plot.update_yaxes(range=[0, 1.02])
-    reading = (
-        "How much of the gradient at a projection lies along the k input directions that the projection reads most, "
-        "one line a head with 95 % intervals over prompts; grey: k random directions. Above grey, a step of training "
-        "sharpens what the weights already read."
-    )
-    return Figure("alignment", "Do gradients lie along the weights?", reading, chart.plot, "alignment")
-
-
-def _pairs(table: Table) -> tuple[Figure, ...]:
-    found = []
-    for step, mine, colour in Chart(table, "advantage", "", "").by("step"):
-        chart = Chart(mine.table, "advantage", "advantage A (bits)", "change of attention (fraction)")
-        chart.dots("change", _WORDS[step], faded(colour, 0.5), 5)
-        reading = (
-            "Random pairs of a query and a key: right of 0 the value lowers the loss more than the average one, above "
-            "0 the step gives it more attention. No null is drawn: the figure by head has it."
-        )
-        found.append(Figure(f"pairs_{step}", f"Advantage and change: {_WORDS[step]}", reading, chart.plot, "pairs"))
-    return tuple(found)

@@ -1,6 +1,6 @@
 """The numbers of the gradient laws: what each means and what it is compared with.
 
-Slots: `{unit}` what is counted, `{k}` how many directions an alignment is of.
+Slot: `{unit}` what is counted.
 """
 
 from interp.statistics.quantities import Quantities, Quantity
@@ -10,7 +10,6 @@ LAWS = {
     "queries": "∂L/∂q_i = c Σ_j ∂L/∂s_ij k_j", "keys": "∂L/∂k_j = c Σ_i ∂L/∂s_ij q_i",
     "rows": "Σ_j ∂L/∂s_ij = 0",
 }  # fmt: skip
-NAMES = {"W_Q": "queries", "W_K": "keys", "W_V": "values"}
 STEPS = {
     "queries_and_keys": "one descent step on the layer's queries and keys of the same sequence",
     "model": "one descent step on all weights, for the mean loss of all sequences",
@@ -49,18 +48,10 @@ QUANTITIES = Quantities(
             "steps of the same length in a random direction, one a {unit}", _METHOD, _NO_INTERVAL, is_headline=True,
         ),
         **{f"{measure}_{step}": _agreement(measure, step) for step in STEPS for measure in _MEASURES},
-        **{
-            f"alignment_{words}": Quantity(
-                "fraction", f"‖U_kᵀ G‖ / ‖G‖ of the gradient at the {words}' weights, k = {{k}}, mean over heads",
-                "{k} random directions", _METHOD, _NO_INTERVAL,
-            )
-            for words in NAMES.values()
-        },
     },
     columns={
         **{measure: unit for measure, (unit, _) in _MEASURES.items()},
-        **dict.fromkeys(("law", "formula", "step", "matrix"), "label"), **dict.fromkeys(("residual", "wrong_law"), "1"),
-        **dict.fromkeys(("alignment", "null", "energy", "change"), "fraction"), "advantage": "bits", "k": "directions",
+        **dict.fromkeys(("law", "formula", "step"), "label"), **dict.fromkeys(("residual", "wrong_law"), "1"),
         "head": "index",
     },
 )  # fmt: skip

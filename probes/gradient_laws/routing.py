@@ -13,7 +13,7 @@ are alike, and so `moved` is not one half there. Rows of a sequence share their 
 often good for all: the test is therefore over whole sequences, whose excess over what is expected changes sign.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -103,16 +103,3 @@ class Routed:
         """p of the mean excess of every entry, corrected over them, and the means that chance alone would give."""
         excess = values - expected
         return flip_p(excess, self.signs), expected.mean(axis=0) + flipped_means(excess, self.signs)
-
-
-def sampled_pairs(steps: Mapping[str, Sequence[Pairs]], n: int, rng: np.random.Generator) -> dict[str, np.ndarray]:
-    """At most `n` random pairs of each kind of step, of all sequences and heads, to look at."""
-    found: dict[str, list[np.ndarray]] = {"step": [], "advantage": [], "change": []}
-    for step, all_pairs in steps.items():
-        advantage = np.concatenate([pairs.advantage.ravel() for pairs in all_pairs])
-        change = np.concatenate([pairs.change.ravel() for pairs in all_pairs])
-        chosen = rng.choice(len(advantage), min(n, len(advantage)), replace=False)
-        found["step"].append(np.full(len(chosen), step))
-        found["advantage"].append(advantage[chosen])
-        found["change"].append(change[chosen])
-    return {name: np.concatenate(parts) for name, parts in found.items()}

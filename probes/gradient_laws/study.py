@@ -1,11 +1,9 @@
 """The gradient laws of attention as checks on any model, and whether attention moves where they say.
 
 A study, for it changes weights. On a copy of the model in float64, at one layer: the laws of `layer_gradients`
-against autograd through the model's own kernel; the first-order change of the loss when values move; whether gradients
-lie along what the weights already read (`alignment`); and over one small
+against autograd through the model's own kernel; the first-order change of the loss when values move; and over one small
 descent step, on the layer's queries and keys alone and on all weights, whether attention grows where the advantage is
-positive (`routing`). The laws are identities: a residual above rounding is a fault of the reading, not
-a finding.
+positive (`routing`). The laws are identities: a residual above rounding is a fault of the reading, not a finding.
 
 Source: Paper II (arXiv 2512.22473).
 """
@@ -29,9 +27,8 @@ from interp.system.progress import Report
 from interp.table import Table
 
 from ..measures.field_checks import refuse_too_few
-from .alignment import Aligned, alignments
 from .quantities import LAWS, QUANTITIES
-from .routing import MEASURES, Pairs, Routed, sampled_pairs
+from .routing import MEASURES, Pairs, Routed
 
 if TYPE_CHECKING:
     import torch
@@ -41,7 +38,6 @@ if TYPE_CHECKING:
 
 _LEAST = {"n_prompts": 2, "n_permutations": 19, "n_bootstrap": 20}
 _LONGEST_STEP = 0.1
-_N_SHOWN = 1500
 
 
 @dataclass(frozen=True)
@@ -69,7 +65,6 @@ class GradientLaws(Study):
 
     def measure(self, work: Path, progress: Report) -> Findings:
         from interp.hooks.layer_gradients import in_float64, layer_gradients, queries_and_keys, step_all_weights
-        from interp.hooks.weight_gradients import projections, weight_gradients
         from interp.loading.load import load
 
         self._check_fields()
@@ -81,7 +76,6 @@ class GradientLaws(Study):
         found: list[LayerGradients] = []
         first_order = []
         n_parts = len(sequences) * (2 if self.is_whole else 1)
-        aligned = Aligned(_as_arrays(projections(model, layer)))
         for i, sequence in enumerate(sequences):
             found.append(layer_gradients(model, layer, sequence))
             if not found[-1].d_scores.any():
@@ -91,7 +85,6 @@ class GradientLaws(Study):
                     fix="Choose another layer, or a model whose attention is not switched off there.",
                 )
             first_order.append(self._first_order(model, layer, sequence, found[-1], rng))
-            aligned.add(_as_arrays(weight_gradients(model, layer, sequence)))
             progress(i + 1, n_parts)
         after = {"queries_and_keys": [self._after_own_step(each) for each in found]}
         if self.is_whole:
@@ -100,10 +93,10 @@ class GradientLaws(Study):
             for i, (sequence, each) in enumerate(zip(sequences, found, strict=True)):
                 after["model"].append(each.alpha_after(*queries_and_keys(model, layer, sequence)))
                 progress(len(sequences) + i + 1, n_parts)
-        pairs = {
-            name: [_pairs(g, a, heads) for g, a in zip(found, alphas, strict=True)] for name, alphas in after.items()
+        routed = {
+            name: Routed.of([_pairs(g, a, heads) for g, a in zip(found, alphas, strict=True)], self.n_permutations, rng)
+            for name, alphas in after.items()
         }
-        routed = {name: Routed.of(mine, self.n_permutations, rng) for name, mine in pairs.items()}
         n = len(found)
         weights = bootstrap_weights(np.arange(n), None, self.n_bootstrap, rng)
         weights = weights / weights.sum(axis=1, keepdims=True)
@@ -114,18 +107,13 @@ class GradientLaws(Study):
         numbers["first_order_values"] = _mean(ratios, weights).permuted(random, asks="nothing")
         for step, by_head in routed.items():
             numbers |= {f"{name}_{step}": _agreement(by_head, i, weights, unit) for i, name in enumerate(MEASURES)}
-        of_weights, alignment = alignments(aligned, weights, unit, rng)
         about, quantities = {"n": n, "n_unit": unit}, QUANTITIES.filled(unit=unit)
-        shown = f"Advantage of a key and change of the attention to it: up to {_N_SHOWN} random pairs of each step."
         by_head = _by_head_table(routed, np.array(heads), weights, f"Layer {layer}, head by head")
         loss_bits = np.mean([each.loss_bits for each in found])
         return quantities.findings(
             self.name,
-            quantities.scalars({name: replace(of, about=about) for name, of in (numbers | of_weights).items()}),
-            {
-                "laws": laws, "by_head": by_head, "alignment": alignment,
-                "pairs": quantities.table(sampled_pairs(pairs, _N_SHOWN, rng), shown),
-            },
+            quantities.scalars({name: replace(of, about=about) for name, of in numbers.items()}),
+            {"laws": laws, "by_head": by_head},
             notes=(
                 f"Layer {layer} of {model.info.name}, {n} {unit}s with a mean loss of {loss_bits:.4f} bits; a copy of "
                 "the model in float64, gradients through its own kernel.",
@@ -217,10 +205,6 @@ class GradientLaws(Study):
 
     def _refusal(self, field: str, found: str, fix: str) -> UsageError:
         return UsageError(asked=f"gradient_laws.{field} = {getattr(self, field)}", found=found, fix=fix)
-
-
-def _as_arrays(tensors: "Mapping[str, torch.Tensor]") -> dict[str, np.ndarray]:
-    return {name: tensor.cpu().numpy() for name, tensor in tensors.items()}
 
 
 def _pairs(found: "LayerGradients", after: "torch.Tensor", heads: list[int]) -> Pairs:

@@ -22,11 +22,11 @@ from interp.table import Table
 
 from .target import steady
 
-EVIDENCE = ("n_steps", "k", "evidence")
+EVIDENCE = ("k", "evidence")
 """Columns that say how much a row's reader was shown, in the order in which they are looked for."""
 
-MAIN = ("main", "worked")
-"""Conditions that the headline is about, in the order in which they are looked for; else the first one."""
+MAIN = "main"
+"""The condition that the headline is about, where there is one of this name; else the first one."""
 
 N_CONDITIONS = 7
 """In how many conditions the set `sula` writes every problem; the first is the one that counts."""
@@ -63,7 +63,7 @@ class Answers:
             raise PromptError(
                 asked=f"the exact posterior of {capture.prompts.name}",
                 found="these prompts have none",
-                fix="Use --prompts sula or steps, or a wind tunnel's own sequences.",
+                fix="Use --prompts sula, or a wind tunnel's own sequences.",
             )
         log_q = capture[need].astype(np.float64)
         if not np.isfinite(log_q).all():
@@ -130,7 +130,7 @@ class Answers:
     @property
     def main(self) -> str:
         """The condition that the headline is about."""
-        return next((name for name in MAIN if name in self.conditions), self.conditions[0])
+        return MAIN if MAIN in self.conditions else self.conditions[0]
 
     @cached_property
     def log_mass(self) -> Float[np.ndarray, " row"]:

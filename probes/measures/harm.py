@@ -119,8 +119,7 @@ def choose_prompts(base: Capture, n_prompts: int | None, seed: int) -> np.ndarra
     usable = rows["drawn"].astype(bool)
     if "condition" in rows:
         condition = np.asarray(rows["condition"]).astype(str)
-        main = next((name for name in MAIN if name in condition), None)
-        usable = usable if main is None else usable & (condition == main)
+        usable = usable & (condition == MAIN) if MAIN in condition else usable
     prompts, first = np.unique(rows["prompt"][usable], return_index=True)
     n = default_n_prompts(base.prompts.unit == "sequence") if n_prompts is None else n_prompts
     if len(prompts) <= n:

@@ -18,6 +18,6 @@ class Part:
     notes: tuple[str, ...] = ()
 
 
-def head_columns(n_layers: int, n_heads: int, of: str = "head") -> dict[str, np.ndarray]:
+def head_columns(n_layers: int, n_heads: int) -> dict[str, np.ndarray]:
     """Where each row of a table is that goes head by head, layer after layer."""
-    return {"layer": np.repeat(np.arange(n_layers), n_heads), of: np.tile(np.arange(n_heads), n_layers)}
+    return {"layer": np.repeat(np.arange(n_layers), n_heads), "head": np.tile(np.arange(n_heads), n_layers)}

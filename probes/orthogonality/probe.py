@@ -13,13 +13,12 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 import numpy as np
-from jaxtyping import Float
 
 from interp.capture import Capture
 from interp.findings import Findings
 from interp.need import Need
 from interp.probe import Figure, Probe, Readout, Sentences
-from interp.statistics.cosines import MEASURES, Reference, cosine_measures, expected_abs_cosine
+from interp.statistics.cosines import expected_abs_cosine
 from interp.statistics.estimates import Estimates
 from interp.statistics.quantities import Quantities
 from interp.statistics.units import Units
@@ -37,19 +36,19 @@ from ..measures.key_cosines import (
     over_heads,
     shuffled_columns,
 )
-from ..measures.profiles import Part, head_columns
+from ..measures.profiles import Part
 from ..measures.sample_sizes import FEW_POINTS
-from ..measures.token_cosines import TokenSets, no_token_sets, token_cosines, token_measures
+from ..measures.token_cosines import TokenSets, no_token_sets, token_cosines
 from .matrices import head_matrix, token_matrix
 from .quantities import QUANTITIES
-from .query_key import SPECTRAL, QueryKey
+from .query_key import QueryKey
 
 Definition = Literal["all", "wk_columns", "token_keys", "head_keys", "embedding_proxy"]
 
 _NEEDS: Mapping[str, tuple[Need, ...]] = {
     "wk_columns": (Need("W_K"), Need("W_Q")),
     "token_keys": (Need("k_pre"),),
-    "head_keys": (Need("k_pre"), Need("k")),
+    "head_keys": (Need("k_pre"),),
     "embedding_proxy": (Need("resid"),),
 }
 
@@ -142,7 +141,6 @@ class Orthogonality(Probe):
             QUANTITIES.scalars(found),
             {
                 "wk_columns": QUANTITIES.table(columns, caption),
-                "wk_columns_by_head": _by_head_table(measured, query_key),
                 "w_qk_spectrum": query_key.spectrum_table(),
             },
             notes=(
@@ -163,18 +161,11 @@ class Orthogonality(Probe):
         sets = TokenSets.of(base.rows["token"], base.rows["position"], self.n_tokens, rng)
         references = gaussian_references(sets.n_tokens, cloud.points.shape[2], self.n_null, rng)
         profiles = token_cosines(cloud.points, cloud, sets, references)
-        n_heads = base.model.n_kv_heads
-        heads = cloud.points.reshape(*cloud.points.shape[:2], n_heads, -1)
-        own = gaussian_references(sets.n_tokens, heads.shape[3], self.n_null, rng)
-        by_head = np.array(
-            [[token_measures(layer[:, h], sets, [], cloud.units)[0] for h in range(n_heads)] for layer in heads]
-        )
         caption = "Keys of different tokens at equal positions, layer by layer, heads concatenated."
         return Part(
             QUANTITIES.scalars({f"token_keys{end}": profiles[m] for m, end in _ENDINGS.items()}, layer),
             {
                 "token_keys": _by_layer_table(profiles, [sets.n_tokens] * cloud.n_layers, caption),
-                "token_keys_by_head": _token_table(by_head, own),
                 "token_key_matrix": token_matrix(cloud.points[layer], base.rows["token"], sets, layer, self.seed),
             },
             notes=(
@@ -188,29 +179,25 @@ class Orthogonality(Probe):
         drawn, n_heads = base.drawn, base.model.n_kv_heads
         if n_heads < 2:
             return self._undefined("head_keys", "each layer has a single KV head")
-        cloud, rotated = Cloud.of(drawn, Need("k_pre")), Cloud.of(drawn, Need("k"))
-        heads, turned = (each.points.reshape(*each.points.shape[:2], n_heads, -1) for each in (cloud, rotated))
+        cloud = Cloud.of(drawn, Need("k_pre"))
+        heads = cloud.points.reshape(*cloud.points.shape[:2], n_heads, -1)
         units = Units.of(cloud.rows, cloud.unit, self.n_bootstrap, np.random.default_rng([self.seed, 3]))
         by_layer, overall = head_keys(cloud, n_heads, units, self.n_null, self.seed)
         distinct = count_distinct(cloud)
         caption = "Keys of the KV heads of one layer at one row, before rotary embedding, layer by layer."
-        after = np.array([cosine_measures(layer)[:, :2].mean(axis=0) for layer in turned])
-        more = {"abs_after_rotary": after[:, 0], "signed_after_rotary": after[:, 1]}
-        before = np.stack([by_layer["abs"].value, by_layer["signed"].value], axis=1)
         few = units.counted["underpowered"] or min(distinct) < FEW_POINTS
         about = {"underpowered": few, "n_distinct_rows": min(distinct)}
         found = {f"head_keys{end}": overall[measure] for measure, end in _ENDINGS.items() if end != "_signed"}
         return Part(
             QUANTITIES.scalars({name: replace(of, about={**of.about, **about}) for name, of in found.items()}),
             {
-                "head_keys": _by_layer_table(by_layer | more, distinct, caption),
+                "head_keys": _by_layer_table(by_layer, distinct, caption),
                 "head_key_matrix": head_matrix(heads, self.seed),
             },
             notes=(
                 f"head_keys: {n_heads} KV heads of {base.model.d_head} dimensions, where random directions have mean "
                 f"|cos| {expected_abs_cosine(base.model.d_head):.4f}. Rotary embedding turns all heads of a position "
-                "alike, so cosines before and after it are the same: a layer's means differ by at most "
-                f"{np.abs(after - before).max():.1e}.",
+                "alike: cosines after it are the same.",
             ),
         )
 
@@ -244,23 +231,3 @@ def _by_layer_table(
 ) -> Table:
     where = {"layer": np.arange(len(n_distinct_rows)), "n_distinct_rows": np.array(n_distinct_rows)}
     return QUANTITIES.table(where | {**columns}, caption)
-
-
-def _by_head_table(measured: np.ndarray, query_key: QueryKey) -> Table:
-    """One row a query head, with the columns of the KV head it reads."""
-    n_layers, n_heads, _ = query_key.statistics.shape
-    kv_head = np.arange(n_heads) // (n_heads // measured.shape[1])
-    columns = head_columns(n_layers, n_heads) | {"kv_head": np.tile(kv_head, n_layers)}
-    columns |= {measure: measured[:, kv_head, i].ravel() for i, measure in enumerate(MEASURES)}
-    columns |= {f"w_qk_{name}": query_key.statistics[..., i].ravel() for i, name in enumerate(SPECTRAL)}
-    return QUANTITIES.table(columns, "Columns of W_K (the KV head that a query head reads) and W_QK, head by head.")
-
-
-def _token_table(measured: Float[np.ndarray, "layer kv_head measure"], references: Mapping[str, Reference]) -> Table:
-    """Token keys of every KV head on its own, layer by layer."""
-    columns = {
-        measure: replace(references[measure].compared(Estimates(measured[..., i].ravel()), 1), p=None)
-        for i, measure in enumerate(MEASURES)
-    }
-    where = head_columns(measured.shape[0], measured.shape[1], "kv_head")
-    return QUANTITIES.table(where | columns, "Keys of different tokens at equal positions, one KV head at a time.")

@@ -43,7 +43,7 @@ def _cosine(definition: str, ending: str = "") -> dict[str, Quantity]:
 
 
 def _spectral(unit: str, meaning: str, **marks: Any) -> Quantity:
-    no_interval = "weights only: nothing to resample; the table has every head"
+    no_interval = "weights only: nothing to resample; the spectrum's table has the extremes over heads"
     return Quantity(unit, meaning, "{reference}", no_interval=no_interval, asks="either", **marks)
 
 
@@ -63,7 +63,7 @@ QUANTITIES = Quantities(
         **_cosine("head_keys"), **_cosine("head_keys", "_centred"), **_cosine("embedding_proxy"),
     },
     columns={
-        **dict.fromkeys((*MEASURES, "abs_after_rotary", "signed_after_rotary", "cos", "cos_null"), "1"),
+        **dict.fromkeys((*MEASURES, "cos", "cos_null"), "1"),
         **dict.fromkeys(("abs_heads_low", "abs_heads_high", "abs_shuffled"), "1"),
         **dict.fromkeys(("share", "share_min", "share_max"), "fraction"), "w_qk_participation_ratio": "directions",
         "token": "index",

@@ -68,7 +68,7 @@ def spectral(singular: Float[np.ndarray, "*batch axis"]) -> Float[np.ndarray, "*
 
 @dataclass(frozen=True)
 class QueryKey:
-    """Singular values of W_QK for every query head, those of Gaussian weights, and their statistics."""
+    """Singular values of W_QK for every query head, and those of Gaussian weights."""
 
     singular: Float[np.ndarray, "layer head axis"]
     null: Float[np.ndarray, "draw axis"]
@@ -93,16 +93,12 @@ class QueryKey:
         null = product_singular_values(np.swapaxes(left, 1, 2), np.swapaxes(right, 1, 2))
         return cls(np.array(singular), null, keys.shape[1])
 
-    @property
-    def statistics(self) -> Float[np.ndarray, "layer head statistic"]:
-        return spectral(self.singular)
-
     def means(self) -> tuple[dict[str, Estimates], dict[str, Estimates]]:
         """Means over the heads of each layer, and of all layers; query heads that share a KV head count once."""
         name = f"Gaussian W_Q and W_K of the same shape (d_head = {self.null.shape[1]})"
         of_null = spectral(self.null)
         references = {f"w_qk_{statistic}": Reference(name, of_null[:, i]) for i, statistic in enumerate(SPECTRAL)}
-        return over_heads(self.statistics, references, self.n_kv_heads)
+        return over_heads(spectral(self.singular), references, self.n_kv_heads)
 
     def spectrum_table(self) -> Table:
         """Shares σ² / Σσ² along the spectrum: mean over the heads of each layer, their extremes, and the null."""

@@ -11,7 +11,7 @@ _AXES = {"pc1": ("PC1", "first principal axis"), "ridge": ("trained axis", "ridg
 
 
 def sula_figures(findings: Findings) -> tuple[Figure, ...]:
-    """Trajectories of values and entropies, calibration, movement by layer, attention."""
+    """Trajectories of values and entropies, calibration, movement by layer."""
     tables = findings.tables
     main = str(tables["by_condition"]["condition"][0])
     answers = tables["answers"].where(tables["answers"]["condition"] == main)
@@ -21,7 +21,6 @@ def sula_figures(findings: Findings) -> tuple[Figure, ...]:
         _calibration(answers),
         *([_log_odds(answers)] if "exact_log_odds" in answers else []),
         _by_layer(tables["movement"], main),
-        _attention(tables["attention"], main),
     )
 
 
@@ -100,7 +99,7 @@ def _places(table: Table) -> list[str]:
 
 
 def _by_layer(table: Table, main: str) -> Figure:
-    chosen = {"what": "values", "condition": main, "first": "in", "variable": "evidence"}
+    chosen = {"condition": main, "first": "in", "variable": "evidence"}
     table = table.where(np.all([table[name] == value for name, value in chosen.items()], axis=0))
     chart = Chart(table, "layer", "layer", "rank correlation with the amount of evidence")
     for i, (axis, (_, words)) in enumerate(_AXES.items()):
@@ -113,18 +112,3 @@ def _by_layer(table: Table, main: str) -> Figure:
         "bands. Grey, the null: amounts permuted. In this condition length grows with the amount."
     )
     return Figure("by_layer", "Where do values move?", reading, chart.plot, "movement")
-
-
-def _attention(table: Table, main: str) -> Figure:
-    shown = np.isin(table["condition"], (main, "padded", "filler", "shuffled")) & (
-        table["layer"] == table["layer"].max()
-    )
-    chart = _along_evidence(table.where(shown), "attention entropy (bits)")
-    for condition, mine, colour in chart.by("condition"):
-        mine.curve("attention_entropy", condition, colour)
-    reading = (
-        "Entropy of the attention row in the last layer, mean over heads, with 95 % bands. Longer prompts have more "
-        "keys: an increase that is absent at equal length is due to length. No null is drawn; compare with the padded "
-        "and shuffled conditions."
-    )
-    return Figure("attention", "Attention as evidence accumulates", reading, chart.plot, "attention")

@@ -1,14 +1,13 @@
 """Evidence about a latent label: do answers and values follow the exact posterior as examples come in?
 
-Prompts of `sula` and `steps` carry the posterior of an ideal reader; so do the sequences of a wind
-tunnel, and the probe treats them alike. Three questions:
+Prompts of `sula` carry the posterior of an ideal reader; so do the sequences of a wind tunnel, and the probe treats
+them alike. Two questions:
 
     calibration  is the model's distribution over the outcomes the exact one (`calibration`)?
     movement     does a coordinate of the values move with the evidence, where the axis was fitted to other problems
                  (`movement`)? PC1, which Paper III calls the entropy axis, and ridge on H_Bayes
-    attention    does the entropy of the attention row fall with the evidence?
 
-The headline is about the condition `main` (of worked steps, `worked`). There a prompt's length grows with k, so
+The headline is about the condition `main`. There a prompt's length grows with k, so
 movement with k in equally long prompts (`padded`), and movement with H_Bayes among prompts of equal k, stand beside it.
 Formulas, nulls and failure modes are in docs/reference/probes.
 
@@ -35,23 +34,21 @@ from ..measures.answers import Answers
 from ..measures.calibration import Resamples, calibration
 from ..measures.cloud import Cloud, own_number, refuse_layer
 from ..measures.field_checks import refuse_too_few, refuse_unknown
-from ..measures.finite import finite
 from ..measures.sample_sizes import FEW_HALVED, MIN_HALVES
 from .axes import AXES, N_HALF_SPLITS, Halved, fit_axes
 from .figures import sula_figures
-from .movement import movement, movement_of_halves
+from .movement import movement_of_halves
 from .quantities import AFTER_FIRST, MOVEMENTS, QUANTITIES
 from .tables import (
     along_table,
     answers_table,
-    attention_table,
     by_condition_table,
     movement_table,
     trajectory_table,
 )
 
-Tests = dict[tuple[str, str, str], dict[str, Estimates]]
-"""Correlations by what moves (values or attention), condition, and whether rows without evidence are in."""
+Tests = dict[tuple[str, str], dict[str, Estimates]]
+"""Correlations by condition, and whether rows without evidence are in."""
 
 _STILL = "the coordinate never varies here, or what it is compared with does not"
 _LEAST = {"n_permutations": 19, "n_bootstrap": 20}
@@ -61,7 +58,7 @@ _BAYES = (0.8, 1.25)
 
 @dataclass(frozen=True)
 class Sula(Probe):
-    """Calibration against an exact posterior, and movement of values and attention as evidence comes in.
+    """Calibration against an exact posterior, and movement of values as evidence comes in.
 
     `layer` and `axis` (`pc1` or `ridge`) name the primary coordinate; all layers and both axes are in the tables.
     """
@@ -94,32 +91,31 @@ class Sula(Probe):
             full=_BAYES,
         ),
     )  # fmt: skip
-    cost: ClassVar[AnalysisCost] = AnalysisCost(row_seconds=4e-4)
+    cost: ClassVar[AnalysisCost] = AnalysisCost(row_seconds=4.6e-4)
 
     @property
     def needs(self) -> tuple[Need, ...]:
-        return (Need("v"), Need("pattern_entropy"), Need("outcome_log_prob"))
+        return (Need("v"), Need("outcome_log_prob"))
 
     def analyse(self, base: Capture, under: Mapping[str, Readout]) -> Findings:
         self.refuse_fields(base.model.n_layers)
-        values, attention, outcomes = self.needs
+        values, outcomes = self.needs
         answers = Answers.of(base, outcomes)
         cloud = Cloud.of(base, values)
         layer = cloud.layer_index(self.layer)
-        _refuse_few(answers.n_clusters, answers.resampled)
+        fitting, shown = answers.condition == answers.main, answers.evidence > 0
+        _refuse_few(answers.where(fitting).n_clusters, answers.resampled)
         n_draws = self.n_permutations, self.n_bootstrap
         calibrated: dict[str, Mapping[str, Estimates]] = {}
         for i, condition in enumerate(answers.conditions):
             mine = answers.where(answers.condition == condition)
             resamples = Resamples.of(mine, *n_draws, self._rng(1, i))
             calibrated[condition] = calibration(mine, resamples, base.model.vocab_size)
-        fitting, shown = answers.condition == answers.main, answers.evidence > 0
         firsts = {"in": np.ones_like(shown)} | ({"out": shown} if shown.any() and not shown.all() else {})
         halved = {
             first: Halved.of(cloud.points, answers, kept & fitting, self._rng(2)) for first, kept in firsts.items()
         }
-        entropy = finite(base, attention).astype(np.float64).mean(axis=2)
-        tests = self._tests(firsts, halved, entropy, answers)
+        tests = self._tests(firsts, halved, answers)
         found = {**calibrated[answers.main], **self._movements(tests, answers, layer, cloud.n_layers)}
         quantities = QUANTITIES.filled(unit=answers.resampled, amount=answers.evidence_name.replace("_", " "))
         scalars = quantities.scalars(found)
@@ -134,7 +130,6 @@ class Sula(Probe):
                 "along_evidence": along_table(answers, self.n_bootstrap, self._rng(4)),
                 "trajectories": trajectory_table(along, answers.where(held_out), *n_draws, self._rng(3)),
                 "movement": movement_table(tests),
-                "attention": attention_table(entropy, answers, self.n_bootstrap, self._rng(5)),
                 "answers": answers_table(answers, base),
             },
             arrays={
@@ -163,35 +158,29 @@ class Sula(Probe):
     def _rng(self, *key: int) -> np.random.Generator:
         return np.random.default_rng([self.seed, *key])
 
-    def _tests(
-        self, firsts: Mapping[str, np.ndarray], halved: Mapping[str, Halved], entropy: np.ndarray, answers: Answers
-    ) -> Tests:
-        """Values along axes of other clusters, and attention, in every condition; with and without first amounts."""
+    def _tests(self, firsts: Mapping[str, np.ndarray], halved: Mapping[str, Halved], answers: Answers) -> Tests:
+        """Values along axes of other clusters in every condition; with and without first amounts."""
         tests: Tests = {}
         for (first, kept), condition in product(firsts.items(), answers.conditions):
             rows = kept & (answers.condition == condition)
-            mine, moved = answers.where(rows), {}
-            if mine.n_clusters < MIN_HALVES:
+            mine = answers.where(rows)
+            if mine.n_clusters < MIN_HALVES or not len(halved[first].held_out):
                 continue
-            rngs = [self._rng(6, len(tests) + i) for i in range(2)]
-            if len(halved[first].held_out):
-                moved["values"] = movement_of_halves(halved[first], answers, rows, self.n_permutations, rngs[0])
-            moved["attention"] = movement(entropy[:, rows], mine, self.n_permutations, self.n_bootstrap, rngs[1])
-            for what, found in moved.items():
-                about = mine.counted
-                about |= {"underpowered": mine.n_clusters < FEW_HALVED} if what == "values" else {}
-                tests[what, condition, first] = {n: replace(of, why=_STILL, about=about) for n, of in found.items()}
+            rng = self._rng(6, 2 * len(tests))
+            found = movement_of_halves(halved[first], answers, rows, self.n_permutations, rng)
+            about = mine.counted | {"underpowered": mine.n_clusters < FEW_HALVED}
+            tests[condition, first] = {n: replace(of, why=_STILL, about=about) for n, of in found.items()}
         return tests
 
     def _movements(self, tests: Tests, answers: Answers, layer: int, n_layers: int) -> dict[str, Estimates]:
         """The primary place of the primary condition and of equally long prompts, with first amounts and without."""
-        places = {"values": AXES.index(self.axis) * n_layers + layer, "attention": layer}
+        place = AXES.index(self.axis) * n_layers + layer
         moved = {}
-        for name, (what, condition, variable, _) in MOVEMENTS.items():
+        for name, (condition, variable, _) in MOVEMENTS.items():
             for first, suffix in (("in", ""), ("out", AFTER_FIRST)):
-                test = tests.get((what, condition or answers.main, first))
+                test = tests.get((condition or answers.main, first))
                 if test is not None:
-                    moved[name + suffix] = test[variable].at([places[what]])
+                    moved[name + suffix] = test[variable].at([place])
         return moved
 
     def _notes(self, answers: Answers, layer: int, base: Capture) -> tuple[str, ...]:

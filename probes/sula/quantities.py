@@ -13,35 +13,27 @@ from .axes import N_HALF_SPLITS
 
 AFTER_FIRST = "_after_first"
 _WITHOUT_FIRST = "on prompts with evidence alone"
-_RHO = {"values": "rank correlation of the value coordinate with ",
-        "attention": "rank correlation of the attention entropy with "}  # fmt: skip
-_AMOUNT = "the amount of evidence"
-_SAME_LENGTH = "the same among prompts of equal length"
+_RHO = "rank correlation of the value coordinate with "
 MOVEMENTS = {
-    "movement": ("values", "", "evidence", _RHO["values"] + _AMOUNT),
-    "movement_same_length": ("values", "padded", "evidence", _SAME_LENGTH),
-    "entropy_movement": ("values", "", "entropy", _RHO["values"] + "the entropy of the exact posterior"),
-    "entropy_movement_within": ("values", "", "entropy_within", "the same at equal amounts of evidence"),
-    "attention_movement": ("attention", "", "evidence", _RHO["attention"] + _AMOUNT),
-    "attention_movement_same_length": ("attention", "padded", "evidence", _SAME_LENGTH),
+    "movement": ("", "evidence", _RHO + "the amount of evidence"),
+    "movement_same_length": ("padded", "evidence", "the same among prompts of equal length"),
+    "entropy_movement": ("", "entropy", _RHO + "the entropy of the exact posterior"),
+    "entropy_movement_within": ("", "entropy_within", "the same at equal amounts of evidence"),
 }
-"""What moves, in which condition (else the main one; `padded`: all equally long), with which variable, and in words."""
+"""In which condition (else the main one; `padded`: all equally long), with which variable, and in words."""
 
 _HEADLINES = ("movement", "entropy_movement_within")
 
 
 def _movement(name: str, suffix: str) -> Quantity:
-    what, *_, meaning = MOVEMENTS[name]
-    is_fitted = what == "values"
+    *_, meaning = MOVEMENTS[name]
     return Quantity(
         "1", f"{meaning}, {_WITHOUT_FIRST}" if suffix else meaning,
-        null="no correlation in the test {unit}s, with the scatter of half splits" if is_fitted
-        else "amounts permuted between {unit}s, or the sign of each one's trend flipped",
-        method=f"corrected resampled t over {N_HALF_SPLITS} half splits, Fisher z scale" if is_fitted
-        else "bootstrap over {unit}s, Fisher z scale",
+        null="no correlation in the test {unit}s, with the scatter of half splits",
+        method=f"corrected resampled t over {N_HALF_SPLITS} half splits, Fisher z scale",
         no_interval="no resample differs",
         asks="either",
-        p_over="layers and axes" if is_fitted else "layers",
+        p_over="layers and axes",
         is_headline=not suffix and name in _HEADLINES,
         controls=() if suffix else (Control(_WITHOUT_FIRST, name + AFTER_FIRST),),
     )  # fmt: skip
@@ -50,8 +42,8 @@ def _movement(name: str, suffix: str) -> Quantity:
 QUANTITIES = Quantities(
     {**CALIBRATION, **{name + s: _movement(name, s) for name, s in product(MOVEMENTS, ("", AFTER_FIRST))}},
     columns={
-        **dict.fromkeys(("condition", "what", "first", "variable"), "label"),
-        **dict.fromkeys(("bayes_entropy", "model_entropy", "attention_entropy", "residual", "error", "kl"), "bits"),
+        **dict.fromkeys(("condition", "first", "variable"), "label"),
+        **dict.fromkeys(("bayes_entropy", "model_entropy", "residual", "error", "kl"), "bits"),
         **dict.fromkeys(("error_mean_constant", "error_best_constant", "error_always_open", "kl_reverse"), "bits"),
         **dict.fromkeys(("error_noise_reader", "kl_noise_reader", "exact_log_odds", "model_log_odds"), "bits"),
         "excluded_mass": "fraction", "outcome_mass": "fraction", "n": "rows", "evidence": "observations",

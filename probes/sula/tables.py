@@ -96,19 +96,19 @@ def along_table(answers: Answers, n_bootstrap: int, rng: np.random.Generator) ->
     )
 
 
-def movement_table(tests: Mapping[tuple[str, str, str], Mapping[str, Estimates]]) -> Table:
-    """One row for every correlation of the tests, by what moves, condition and choice of first amounts.
+def movement_table(tests: Mapping[tuple[str, str], Mapping[str, Estimates]]) -> Table:
+    """One row for every correlation of the tests, by condition and choice of first amounts.
 
     Places of a test run axis by axis, layer by layer.
     """
     parts = []
-    for ((what, condition, first), correlations), variable in product(tests.items(), VARIABLES):
-        moved, axes = correlations[variable], AXES if what == "values" else ("heads",)
-        layers = np.arange(len(moved.value) // len(axes))
+    for ((condition, first), correlations), variable in product(tests.items(), VARIABLES):
+        moved = correlations[variable]
+        layers = np.arange(len(moved.value) // len(AXES))
         assert moved.p is not None
         parts.append({
-            "what": np.array(what), "condition": np.array(condition), "first": np.array(first),
-            "axis": np.repeat(axes, len(layers)), "layer": np.tile(layers, len(axes)), "variable": np.array(variable),
+            "condition": np.array(condition), "first": np.array(first),
+            "axis": np.repeat(AXES, len(layers)), "layer": np.tile(layers, len(AXES)), "variable": np.array(variable),
             "rho": replace(moved, p=None), "p": moved.p,
         })  # fmt: skip
     return QUANTITIES.stacked(
@@ -142,25 +142,6 @@ def trajectory_table(
         parts,
         "Mean coordinate at the primary layer, in deviations of the prompts that the axis was fitted on, for prompts "
         "that it was not fitted on; null: amounts of evidence permuted.",
-        evidence=answers.evidence_unit,
-    )
-
-
-def attention_table(
-    entropy: Float[np.ndarray, "layer row"], answers: Answers, n_bootstrap: int, rng: np.random.Generator
-) -> Table:
-    """Attention entropy by condition, amount and layer."""
-    parts = []
-    for condition, amount, at in _cells(answers):
-        bounds = mean_bands(entropy[:, at], answers.where(at).cluster, n_bootstrap, rng)
-        parts.append({
-            "condition": np.array(condition), "layer": np.arange(len(entropy)), "evidence": np.array(amount),
-            "attention_entropy": Estimates(entropy[:, at].mean(axis=1), bounds),
-        })  # fmt: skip
-    return QUANTITIES.stacked(
-        parts,
-        "Entropy of the attention row at the scored position, mean over heads, with 95 % bootstrap bands. It grows "
-        "with the length of a prompt: compare prompts of equal length.",
         evidence=answers.evidence_unit,
     )
 

@@ -18,8 +18,6 @@ from interp.errors import ModelError, UsageError
 from interp.families import REFUSED, family_of
 from interp.family import QkNorm
 from interp.hooks.attention import attention_function
-from interp.hooks.layer_gradients import ScoredSequence, in_float64, loss_bits
-from interp.hooks.weight_gradients import projections, weight_gradients
 from interp.loading.load import load
 from interp.need import Need
 from interp.reading.forward import capture, packs_for
@@ -407,28 +405,3 @@ def test_a_model_without_experts_in_every_layer_has_no_router_to_read():
     ):  # fmt: skip
         with pytest.raises(UsageError, match=reason):
             read(tiny(kind, **extra), np.array([3, 4, 5]), "router_weight")
-
-
-FALCON_H1 = {"mamba_d_ssm": 96, "mamba_n_heads": 4, "mamba_d_head": 24, "mamba_d_state": 8, "mamba_n_groups": 1,
-             "mamba_chunk_size": 8, "key_multiplier": 0.4, "attention_in_multiplier": 1.3}  # fmt: skip
-SCALED = [("falcon_h1", FALCON_H1), *quick([(kind, {}) for kind in (*FEW, "granite")],
-                                          [(kind, {}) for kind in (*FAMILIES, *CONFIGS)])]  # fmt: skip
-
-
-@pytest.mark.parametrize(("kind", "changes"), SCALED)
-def test_gradients_of_projections_are_those_of_autograd_whatever_multiplies_them(kind, changes):
-    """Stored weights w of queries, keys and values: ⟨W, ∂L/∂W⟩ = ⟨w, ∂L/∂w⟩, however W is a multiple of w."""
-    model = in_float64(tiny(kind, **changes))
-    text = ScoredSequence.of_text(torch.from_numpy(np.random.default_rng(0).integers(3, 101, 17)))
-    layer, layout = model.info.layers_with_attention[-1], model.family.layout
-    of, by = projections(model, layer), weight_gradients(model, layer, text)
-    attention = model.family.attention_by_layer(model.module)[layer]
-    letters = "kv" if layout.kind == "separate" else "qkv"  # beside queries a gate may lie
-    for path in {layout.module_of(letter) for letter in letters}:
-        weight = attrgetter(path)(attention).weight.requires_grad_(True)
-        with torch.enable_grad():
-            (gradient,) = torch.autograd.grad(loss_bits(model, text), [weight])
-        weight.requires_grad_(False)
-        mine = [f"W_{letter.upper()}" for letter in letters if layout.module_of(letter) == path]
-        found = sum(float((of[name] * by[name]).sum()) for name in mine)
-        assert found == pytest.approx(float((weight * gradient).sum()), rel=1e-8, abs=1e-12)

@@ -82,8 +82,8 @@ def test_problems_are_balanced_and_labels_are_right_as_often_as_said():
 @pytest.mark.parametrize(
     "arguments",
     [
-        ({"ks": (0, -1)}, 5, 0.9), ({"ks": ()}, 5, 0.9), ({"ks": (1, 1)}, 5, 0.9), ({"ks": (1,)}, 0, 0.9),
-        ({"ks": (1,)}, 5, 0.4), ({"ks": (1,)}, 5, 1.0), ({"ks": (1,)}, 5, float("nan")),
+        ((0, -1), 5, 0.9), ((), 5, 0.9), ((1, 1), 5, 0.9), ((1,), 0, 0.9), ((1,), 5, 0.4), ((1,), 5, 1.0),
+        ((1,), 5, float("nan")),
     ],
 )  # fmt: skip
 def test_impossible_sizes_are_refused(arguments):

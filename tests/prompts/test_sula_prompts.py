@@ -1,4 +1,4 @@
-"""SULA and worked steps as texts: labels of one token, lengths, balance, controls, and what each carries."""
+"""SULA as texts: labels of one token, lengths, balance, controls, and what each carries."""
 
 from collections import Counter
 
@@ -6,8 +6,6 @@ import numpy as np
 import pytest
 from interp.prompts.one_token_labels import as_labels, encode_all, equally_long, find_labels, refuse_merged
 from interp.prompts.sula import CARRIERS, CONDITIONS, KS, sula, sula_prompts, taken
-from interp.prompts.worked_steps import CONDITIONS as KINDS
-from interp.prompts.worked_steps import steps, steps_prompts
 
 from interp.errors import PromptError, UsageError
 from interp.prompting.files import needs_tokenizer
@@ -146,16 +144,13 @@ def test_a_seed_repeats_and_a_smaller_pool_keeps_whole_problems(tokenizer, promp
 @pytest.mark.parametrize("is_whole", quick([False], [False, True]))
 def test_the_registered_sets(is_whole):
     tokenizer = real_tokenizer(FOLDERS[0])
-    assert needs_tokenizer(sula) and needs_tokenizer(steps)
-    assert (load_entry("prompt", "sula"), load_entry("prompt", "steps")) == (sula, steps)
+    assert needs_tokenizer(sula) and load_entry("prompt", "sula") == sula
     if is_whole:
         assert len(resolve_prompts("sula", tokenizer=tokenizer)) == 7 * 250
-        assert len(steps(n_pool=2400, tokenizer=tokenizer)) == 2400
-    for name in ("sula", "steps"):
-        assert len(resolve_prompts(name, n_pool=30, tokenizer=tokenizer)) == 30
-    for make, n in ((sula, 2000), (steps, 0)):
-        with pytest.raises(PromptError, match=r"prompts of 's.*': it has"):
-            make(n_pool=n, tokenizer=tokenizer)
+    assert len(resolve_prompts("sula", n_pool=30, tokenizer=tokenizer)) == 30
+    for n in (2000, 0):
+        with pytest.raises(PromptError, match="prompts of 'sula': it has"):
+            sula(n_pool=n, tokenizer=tokenizer)
 
 
 def test_without_a_tokenizer_the_set_is_refused():
@@ -163,7 +158,7 @@ def test_without_a_tokenizer_the_set_is_refused():
         resolve_prompts("sula", tokenizer=None)
 
 
-def test_labels_words_and_steps_that_are_impossible_are_refused(tokenizer):
+def test_labels_and_words_that_are_impossible_are_refused(tokenizer):
     with pytest.raises(PromptError, match="the label 'incomprehensibility': it is not one token"):
         as_labels(tokenizer, ["incomprehensibility"])
     word = find_labels(tokenizer, 1)[0].word
@@ -184,10 +179,6 @@ def test_labels_words_and_steps_that_are_impossible_are_refused(tokenizer):
     assert equally_long(tokenizer, few) == few, "two that vary, and one to mask the others with"
     with pytest.raises(PromptError, match="2 of them are equally long"):
         equally_long(tokenizer, few[:2])
-    with pytest.raises(PromptError, match="counts have one digit"):
-        steps_prompts(tokenizer, k=2)
-    with pytest.raises(PromptError, match="another problem"):
-        steps_prompts(tokenizer, n=1)
 
 
 def test_labels_are_found_in_a_vocabulary_or_given(word_tokenizer, tokenizer):
@@ -198,44 +189,3 @@ def test_labels_are_found_in_a_vocabulary_or_given(word_tokenizer, tokenizer):
     prompts = sula_prompts(tokenizer, per_k=4, labels=[(e, d), (c, b)], neutral=a)
     assert set(column(prompts, "label_1", "main")) == {d, e} and set(column(prompts, "label_1", "remap")) == {b, c}
     assert f": {a}" in texts(prompts, "padded")[0]
-
-
-@pytest.fixture(scope="module")
-def worked(tokenizer):
-    return steps_prompts(tokenizer, n=24, seed=1)
-
-
-def test_steps_of_every_kind_are_equally_long_and_change_no_posterior(tokenizer, worked):
-    lengths = np.array([len(ids) for ids in encode_all(tokenizer, [p.text for p in worked])])
-    n_steps, kind = column(worked, "n_steps"), column(worked, "condition")
-    assert set(kind) == set(KINDS) and set(n_steps) == {0, 1, 2, 4}
-    by_steps = [set(lengths[n_steps == n]) for n in (0, 1, 2, 4)]
-    assert all(len(found) == 1 for found in by_steps)
-    assert np.diff([found.pop() for found in by_steps]).min() > 0
-    exact = worked.posterior.reshape(12, 24, 2)
-    assert (exact == exact[0]).all() and (column(worked, "k") == 4).all()
-
-
-def test_worked_steps_count_the_examples_and_shuffled_ones_another_problem(worked):
-    for p in worked:
-        examples, *said = p.text.split(". ")
-        shown = [item.split(": ")[1] for item in examples.split(", ")]
-        names = (p.columns["label_1"], p.columns["label_2"])
-        assert len(said) == p.columns["n_steps"] + 1 and said[-1] == f"{p.columns['carrier_last']}:"
-        true = [[shown[:j].count(name) for name in names] for j in range(1, p.columns["n_steps"] + 1)]
-        told = [step.split(": ")[1].split(", ") for step in said[:-1]]
-        counts = [[int(part.split()[1]) for part in step] for step in told]
-        words = {part.split()[0] for step in told for part in step}
-        if p.columns["condition"] == "filler":
-            assert not words & set(names) and all(c == [0, 0] for c in counts)
-        else:
-            assert words <= set(names)
-            assert [sum(c) for c in counts] == list(range(1, p.columns["n_steps"] + 1))
-        if p.columns["condition"] == "worked":
-            assert counts == true
-        if p.columns["condition"] != "filler" and true:
-            odds = 9.0 ** (true[-1][0] - true[-1][1])
-            assert p.columns["p_label_1_worked"] == pytest.approx(odds / (1 + odds))
-    at_4 = [(p.columns["condition"], p.text) for p in worked if p.columns["n_steps"] == 4]
-    right, wrong = ([text for kind, text in at_4 if kind == of] for of in ("worked", "shuffled"))
-    assert np.mean([a != b for a, b in zip(right, wrong, strict=True)]) > 0.5

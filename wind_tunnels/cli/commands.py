@@ -12,7 +12,7 @@ from interp.cli import completion as completing
 from interp.cli.terminal import show_table
 from interp.errors import UnknownName
 from interp.records.tunnel_card import Figure
-from interp.settings import LARGEST_SEED, MOST, split_commas, split_settings
+from interp.settings import LARGEST_SEED, MOST, split_commas
 from interp.system.values import read
 
 from ..plans.settings import read_settings, read_value
@@ -168,7 +168,7 @@ def eval_command(
     print(record.page)
 
 
-@app.command("sweep", epilog="Example: interp tunnel sweep bijection --arch llama,phi --kv-heads 4,2 --probe manifold")
+@app.command("sweep", epilog="Example: interp tunnel sweep bijection --arch llama,phi --kv-heads 4,2")
 def sweep_command(
     task: TaskArgument,
     arch: Annotated[str | None, typer.Option(help="Architectures, such as gpt-neox,llama.")] = None,
@@ -185,22 +185,15 @@ def sweep_command(
     seeds: Annotated[int, typer.Option(min=1, max=MOST, help="Trainings of each combination.")] = 1,
     set_: SetOption = None,
     keep: KeepOption = None,
-    probe: Annotated[
-        list[str] | None, typer.Option("--probe", "-p", help="Probes that then read every network; repeat or commas.")
-    ] = None,
-    probe_set: Annotated[list[str] | None, typer.Option(help="Option of a probe: PROBE.field=value; repeat.")] = None,
-    n_pool: Annotated[int | None, typer.Option(min=1, max=MOST, help="Sequences that the probes read.")] = None,
     out: Annotated[Path, typer.Option(help="Folder of the sweep; the same one again goes on.")] = Path("runs/sweep"),
     quiet: QuietOption = False,
 ) -> None:
-    """Train what is named, one setting varied at a time from the first of each, and tabulate; with --probe, compare.
+    """Train what is named, one setting varied at a time from the first of each, and tabulate.
 
     Every combination has the same seeds. The same command again goes on where it was stopped.
     """
     kind = _task(task)
-    from interp.running.choose_probes import choose_probes
-
-    from ..plans.sweep import SWEEP_NAME, cells, probe_sweep, refuse_impossible, run_sweep
+    from ..plans.sweep import SWEEP_NAME, cells, refuse_impossible, run_sweep
 
     named = {"arch": arch, "n_kv_heads": kv_heads, "window": window, "n_layers": depths, "d_model": d_model}
     varied = {name: [*map(read_value, split_commas(words))] for name, words in named.items() if words is not None}
@@ -209,10 +202,6 @@ def sweep_command(
     design = "crossed" if crossed else "one-at-a-time"
     swept = cells(kind, read_settings(set_), varied, seeds, design=design, keep=_keep(keep))
     refuse_impossible(swept)
-    probes = split_commas(probe)
-    settings = split_settings(probe_set or [], probes) if probes else {}
-    if probes:  # what is unknown is refused before anything is trained
-        choose_probes(probes, settings)
     plans = [plan.name for cell in swept for plan in cell.plans.values()]
 
     def on_begin(plan: "TrainingPlan") -> "OnStep | None":
@@ -222,15 +211,7 @@ def sweep_command(
     table = run_sweep(task, swept, out, on_begin)
     print_sweep(table)
     print(out / SWEEP_NAME)
-    n_failed = sum(len(cell.failures) for cell in swept)
-    options = {"probes": probes, "settings": settings, "n_pool": n_pool}
-    outcomes, comparison = probe_sweep(swept, options, out, quiet) if probes else ([], None)
-    for outcome in (each for each in outcomes if each.record is None):
-        print(f"FAILED: {outcome.model}: {outcome.failure}", file=sys.stderr)
-        n_failed += 1
-    if comparison is not None:
-        print(comparison.page)
-    if n_failed:
+    if any(cell.failures for cell in swept):
         raise typer.Exit(1)
 
 

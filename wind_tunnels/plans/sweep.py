@@ -3,7 +3,7 @@
 Trainings of a sweep are matched: they share everything but what is varied. One at a time, the first value of each
 setting is the reference; a setting that only some architectures have is varied on the first named one that has it.
 A training that fails is reported in its place and stops nothing. What is finished is not trained again, so the same
-command goes on where it was stopped. The networks may then be read by the same probes, and settings compared.
+command goes on where it was stopped.
 """
 
 import json
@@ -17,12 +17,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from interp.errors import InterpError, UsageError
-from interp.records.record import RunRecord
-from interp.running.several_models import RunOutcome, run_many
-from interp.running.study import compare
 from interp.statistics.intervals import t_mean
-from interp.system.progress import stage
-from interp.system.threads import one_thread
 from interp.system.whole_files import begins_with, telling, writing
 from interp.tunnel import Task
 
@@ -40,14 +35,9 @@ Design = Literal["one-at-a-time", "crossed"]
 
 @dataclass
 class Cell:
-    """One combination of settings: its plans by seed, and what became of them.
-
-    `label` names it among the others; `against` is the label of the one it is compared with, its own for a reference.
-    """
+    """One combination of settings: its plans by seed, and what became of them."""
 
     settings: Settings
-    label: str = ""
-    against: str = ""
     plans: dict[int, TrainingPlan] = field(default_factory=dict)
     finished: dict[int, FinishedTraining] = field(default_factory=dict)
     failures: dict[int, str] = field(default_factory=dict)
@@ -87,7 +77,8 @@ def cells(
         name: [*dict.fromkeys(tuple(x) if isinstance(x, list) else x for x in each)] for name, each in varied.items()
     }
     first_seed = int(fixed.get("seed", 0))
-    found = [*(_crossed(values) if design == "crossed" else _one_at_a_time(values, fixed))]
+    combined = _crossed(values) if design == "crossed" else _one_at_a_time(values, fixed)
+    found = [Cell(settings) for settings in combined]
     for cell in found:
         for seed in range(first_seed, first_seed + n_seeds):
             try:
@@ -98,14 +89,13 @@ def cells(
     return found
 
 
-def _crossed(values: Mapping[str, Sequence[Any]]) -> Iterator[Cell]:
-    """Every combination; all are compared with the first."""
-    combined = [dict(zip(values, each, strict=True)) for each in product(*values.values())]
-    for settings in combined:
-        yield Cell(settings, _label(settings, {}), _label(combined[0], {}))
+def _crossed(values: Mapping[str, Sequence[Any]]) -> Iterator[Settings]:
+    """Every combination."""
+    for each in product(*values.values()):
+        yield dict(zip(values, each, strict=True))
 
 
-def _one_at_a_time(values: Mapping[str, Sequence[Any]], fixed: Settings) -> Iterator[Cell]:
+def _one_at_a_time(values: Mapping[str, Sequence[Any]], fixed: Settings) -> Iterator[Settings]:
     """Every architecture with the first value of all that it has, then each other value where it can be varied."""
     named = values.get("arch", ())
     archs = [str(arch) for arch in named] or [str(fixed.get("arch", "gpt-neox"))]
@@ -115,9 +105,8 @@ def _one_at_a_time(values: Mapping[str, Sequence[Any]], fixed: Settings) -> Iter
         mine = {name: value for name, value in common.items() if has(arch, name)}
         return {**({"arch": arch} if named else {}), **mine}
 
-    first = _label(reference(archs[0]), common)
     for arch in archs:
-        yield Cell(reference(arch), _label(reference(arch), common), first)
+        yield reference(arch)
     for name in common:
         home = next((arch for arch in archs if has(arch, name)), None)
         if home is None:
@@ -127,14 +116,12 @@ def _one_at_a_time(values: Mapping[str, Sequence[Any]], fixed: Settings) -> Iter
                 fix="Name an architecture that has it among --arch, or leave this setting out.",
             )
         for value in values[name][1:]:
-            settings = {**reference(home), name: value}
-            yield Cell(settings, _label(settings, common), _label(reference(home), common))
+            yield {**reference(home), name: value}
 
 
-def _label(settings: Settings, unsaid: Settings) -> str:
-    """`llama, n_kv_heads 2`: the architecture, and every setting that is not the common one."""
-    said = {name: value for name, value in settings.items() if name not in unsaid or value != unsaid[name]}
-    parts = [str(value) if name == "arch" else f"{name} {value}" for name, value in said.items()]
+def _label(settings: Settings) -> str:
+    """`llama, n_kv_heads 2`."""
+    parts = [str(value) if name == "arch" else f"{name} {value}" for name, value in settings.items()]
     return ", ".join(parts) or "reference"
 
 
@@ -147,7 +134,7 @@ def refuse_impossible(swept: Sequence[Cell]) -> None:
         more = f", and {len(refused) - 1} more make none either" if len(refused) > 1 else ""
         raise UsageError(
             asked=f"a sweep of {len(swept)} combination{'s' if len(swept) > 1 else ''}",
-            found=f"{_label(cell.settings, {})} makes no sense{more}; nothing was trained",
+            found=f"{_label(cell.settings)} makes no sense{more}; nothing was trained",
             fix=f"{reason}. Without --crossed each setting is varied where it can be.",
         )
 
@@ -184,34 +171,6 @@ def _attempt(
         return str(error)
     except Exception:  # of any kind, in full
         return traceback.format_exc()
-
-
-def probe_sweep(
-    swept: Sequence[Cell], options: Mapping[str, Any], out: Path, quiet: bool
-) -> tuple[list[RunOutcome], RunRecord | None]:
-    """What became of reading every network that was trained, and their comparison; None where fewer than two were read.
-
-    `options` are keywords of `interp.run`. A network that cannot be read stops nothing. Records lie in `<out>/records`;
-    one that is there is not made again. The comparison holds every setting against its reference, with the seeds of
-    each pooled.
-    """
-    trained = [(cell, seed, str(training.folder)) for cell in swept for seed, training in cell.finished.items()]
-    outcomes: list[RunOutcome] = []
-    for i, (*_, folder) in enumerate(trained):
-        with stage(f"network {i + 1} of {len(trained)}"), one_thread():
-            outcomes += run_many([folder], options=options, out=out / "records", quiet=quiet).outcomes
-    read = [(*named, each.record) for named, each in zip(trained, outcomes, strict=True) if each.record is not None]
-    if len(read) < 2:
-        return outcomes, None
-    comparison = compare(
-        [record for *_, record in read],
-        labels=[f"{cell.label}, seed {seed}" for cell, seed, *_ in read],
-        groups=[cell.label for cell, *_ in read],
-        against=[cell.against for cell, *_ in read],
-        out=out,
-        reuse=True,
-    )
-    return outcomes, comparison
 
 
 def _over_seeds(values: Sequence[float]) -> dict[str, Any]:

@@ -34,7 +34,7 @@ FAST = {"dynamics": {"n_permutations": 20, "n_bootstrap": 30}}
 
 @dataclass(frozen=True)
 class Follower(Probe):
-    """Keeps the lengths of the values, how many rows there were, and whether there was one before."""
+    """Keeps the lengths of the values, and how many rows there were."""
 
     name: ClassVar[str] = "follower"
     question: ClassVar[str] = "How do the values grow?"
@@ -44,11 +44,11 @@ class Follower(Probe):
     def needs(self) -> tuple[Need, ...]:
         return (Need("v"),)
 
-    def read_checkpoint(self, capture: Capture, before: Capture | None, final: Capture) -> Readout:
+    def read_checkpoint(self, capture: Capture, final: Capture) -> Readout:
         assert capture.rows["token"].tolist() == final.rows["token"].tolist()
         assert capture.rows["stratum"].tolist() == final.rows["stratum"].tolist()
         norm = np.asarray(np.linalg.norm(capture[Need("v")]))
-        return {"norm": norm, "n": np.array(capture.rows.n_rows), "first": np.array(before is None)}
+        return {"norm": norm, "n": np.array(capture.rows.n_rows)}
 
     def analyse(self, base: Capture, under: Mapping[str, Readout]) -> Findings:
         arrays = {f"{name}.{key}": np.asarray(x) for name, read in under.items() for key, x in read.items()}
@@ -160,7 +160,7 @@ def test_other_probes_run_beside_it_and_everything_leaves_it_out_where_there_is_
     found = record.findings["follower"]
     assert found["count"].value == 7
     arrays = found.arrays
-    assert arrays["0.first"] and not arrays["16.first"] and arrays["1200.n"] == 20 * 12
+    assert arrays["1200.n"] == 20 * 12
     alone = interp.load(f"{TUNNEL}@128", check=False)
     prompts = prompts_for(alone, RunOptions(n_pool=20))
     assert arrays["128.norm"] == pytest.approx(np.linalg.norm(collect(alone, prompts, ["v"])[Need("v")]), rel=1e-5)

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from interp.probes.components.probe import DECODED, Components, depth_trend, falling_share, posterior_divergence
-from interp.probes.components.updates import final_shares, sizes
+from interp.probes.components.probe import DECODED, Components, depth_trend, posterior_divergence
+from interp.probes.components.updates import final_shares
 from scipy import stats
 
 import interp
@@ -67,13 +67,6 @@ def test_what_the_parts_leave_out_is_told():
     assert final_shares(planted["resid"], planted["attn_out"], planted["mlp_out"], signs).missing == pytest.approx(0.5)
 
 
-def test_a_silent_block_has_no_direction_and_a_share_of_nothing():
-    resid, attention = np.ones((3, 2, 4)), np.zeros((2, 2, 4))
-    found = sizes(resid, attention, np.ones((2, 2, 4)))
-    assert np.isnan(found["attn_mlp_cosine"]).all() and (found["attn_size_share"] == 0).all()
-    np.testing.assert_allclose(found["mlp_relative"], 1.0)
-
-
 def test_a_planted_fall_is_a_trend_of_minus_one():
     rng = np.random.default_rng(6)
     fall = np.sort(rng.uniform(0, 5, (7, 40)), axis=0)[::-1].copy()
@@ -84,8 +77,6 @@ def test_a_planted_fall_is_a_trend_of_minus_one():
     assert found["lens_kl_trend"].p is None and "one draw of a depth profile" in found["lens_kl_trend"].null_reason
     assert found["lens_kl_trend"].reference == 0
     assert found["lens_entropy_trend"].value == pytest.approx(-1)
-    falls = found.tables["by_depth"]["lens_kl_falls"]
-    assert np.isnan(falls[0]) and (falls[1:] == 1).all()
 
 
 def test_the_last_depth_counts_for_entropy_and_not_for_the_prediction_itself():
@@ -109,7 +100,6 @@ def test_trends_over_two_depths_are_undefined_and_of_flat_curves_zero():
     two = analyse(shape=replace(SHAPE, n_layers=2))["lens_kl_trend"]
     assert np.isnan(two.value) and "2 depths" in two.null_reason
     assert (depth_trend(np.ones((5, 6))) == 0).all()
-    assert (falling_share(np.ones((5, 6)))[1:] == 0).all()
 
 
 def test_a_share_whose_p_cannot_reach_the_level_says_so():
@@ -197,20 +187,15 @@ def tunnel():
     return model, captured, probe.analyse(captured, {})
 
 
-def test_sizes_and_shares_of_the_shipped_tunnel_equal_a_loop(tunnel):
+def test_lengths_and_shares_of_the_shipped_tunnel_equal_a_loop(tunnel):
     _, captured, found = tunnel
-    resid, attention, feed_forward = (captured[Need(s)].astype(np.float64) for s in ("resid", "attn_out", "mlp_out"))
+    resid, attention = (captured[Need(s)].astype(np.float64) for s in ("resid", "attn_out"))
     table = found.tables["by_layer"]
     for layer in range(3):
         norms = [np.sqrt(np.dot(a, a)) for a in attention[layer]]
         share = [np.dot(a, r) / np.dot(r, r) for a, r in zip(attention[layer], resid[3], strict=True)]
-        part = [
-            np.dot(a, a) / (np.dot(a, a) + np.dot(m, m))
-            for a, m in zip(attention[layer], feed_forward[layer], strict=True)
-        ]
         assert table["attn_norm"][layer] == pytest.approx(np.mean(norms), rel=1e-6)
         assert table["attn_final_share"][layer] == pytest.approx(np.mean(share), rel=1e-6)
-        assert table["attn_size_share"][layer] == pytest.approx(np.mean(part), rel=1e-6)
     total = found["attention_share"].value + found["feed_forward_share"].value + found.tables["embedding"]["share"][0]
     assert total == pytest.approx(1, abs=1e-5)
 

@@ -9,7 +9,7 @@ from interp.probes.orthogonality.probe import Orthogonality
 import interp
 from interp.need import Need
 from interp.prompt import Prompt
-from interp.statistics.cosines import cosine_measures, expected_abs_cosine
+from interp.statistics.cosines import expected_abs_cosine
 from interp.testing import Shape, check_probe, synthetic_capture
 
 FAST = {"n_null": 40, "n_bootstrap": 60}
@@ -35,7 +35,7 @@ def test_orthogonality_meets_the_contract(definition):
 
 def test_needs_are_those_of_the_definition_and_undefined_ones_say_so():
     assert Orthogonality(definition="wk_columns").needs == (Need("W_K"), Need("W_Q"))
-    assert set(Orthogonality().needs) == {Need(s) for s in ("W_K", "W_Q", "k_pre", "k", "resid")}
+    assert set(Orthogonality().needs) == {Need(s) for s in ("W_K", "W_Q", "k_pre", "resid")}
     found = analyse("head_keys", shape=replace(SHAPE, n_kv_heads=1))
     assert np.isnan(found["head_keys"].value) and "single KV head" in found["head_keys"].interval_reason
     found = analyse("wk_columns", {"W_K": np.zeros((2, 2, 32, 8))})
@@ -68,7 +68,7 @@ def test_keys_below_chance_or_unchanged_by_the_prompt_are_told():
     rng = np.random.default_rng(10)
     keys = rng.standard_normal((2, 40, 2, 8))
     keys[0] = keys[0, :1] * (1 + 1e-7 * rng.standard_normal((40, 2, 8)))
-    found = analyse("head_keys", {"k_pre": keys, "k": keys})
+    found = analyse("head_keys", {"k_pre": keys})
     table = found.tables["head_keys"]
     assert np.isnan(table["abs_centred"][0]) and np.isfinite(table["abs"][0])
     assert found["head_keys_centred"].value == pytest.approx(table["abs_centred"][1])
@@ -91,24 +91,16 @@ def test_token_keys_are_undefined_where_contexts_would_be_compared(columns, fram
 
 def test_heads_that_are_equal_or_share_a_mean_are_told_apart():
     keys = np.random.default_rng(3).standard_normal((2, 40, 1, 8)).repeat(2, axis=2)
-    found = analyse("head_keys", {"k_pre": keys, "k": keys})
+    found = analyse("head_keys", {"k_pre": keys})
     assert found["head_keys"].value == pytest.approx(1)
     assert found["head_keys"].p == pytest.approx(1 / 41)
     assert found["head_keys_centred"].value == pytest.approx(1)
     rng = np.random.default_rng(4)
     keys = rng.standard_normal((2, 40, 2, 8)) + 4 * rng.standard_normal((2, 1, 1, 8))
-    found = analyse("head_keys", {"k_pre": keys, "k": keys})
+    found = analyse("head_keys", {"k_pre": keys})
     centred = found["head_keys_centred"]
     assert found["head_keys"].value > 0.7
     assert centred.value == pytest.approx(expected_abs_cosine(8), abs=0.05) and centred.p > 0.05
-
-
-def test_keys_are_told_before_rotary_and_after_it():
-    before, after = np.random.default_rng(5).standard_normal((2, 2, 40, 2, 8))
-    table = analyse("head_keys", {"k_pre": before, "k": after}).tables["head_keys"]
-    for column, keys in (("abs", before), ("abs_after_rotary", after)):
-        expected = [np.mean([cosine_measures(row)[0] for row in layer]) for layer in keys]
-        np.testing.assert_allclose(table[column], expected, rtol=1e-6)
 
 
 @pytest.fixture(scope="module")
