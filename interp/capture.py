@@ -200,11 +200,9 @@ class Capture(Answering, Mapping[Need | str, np.ndarray]):
     def __getitem__(self, need: Need | str) -> np.ndarray:
         """The rows of a need (or the array of a weight), or of the only need of a site that is named.
 
-        Of a reduction that keeps no rows it is the mean; `reduced` has the rest. An absent need is an `UnknownName`,
-        which is a `KeyError`, never zeros.
+        An absent need is an `UnknownName`, which is a `KeyError`, never zeros.
         """
-        found = self.reduced(self._need_of(need) if isinstance(need, str) else need)
-        return found["rows"] if "rows" in found else found["mean"]
+        return self.reduced(self._need_of(need) if isinstance(need, str) else need)["rows"]
 
     def __iter__(self) -> Iterator[Need]:
         return iter(self.arrays)
@@ -216,7 +214,7 @@ class Capture(Answering, Mapping[Need | str, np.ndarray]):
         return need in self.arrays or any(each.site == need for each in self.arrays)
 
     def reduced(self, need: Need) -> Mapping[str, np.ndarray]:
-        """Everything a reduction yields, by name (`count`, `mean`, `variance`, `covariance`, `rows`)."""
+        """Everything a reduction yields, by name: `rows`, and what a probe's own reduction adds."""
         if need not in self.arrays:
             raise UnknownName("captured need", str(need), map(str, self.arrays))
         return self.arrays[need]
@@ -248,8 +246,8 @@ class Capture(Answering, Mapping[Need | str, np.ndarray]):
     def where(self, keep: np.ndarray) -> "Capture":
         """The capture restricted to the scored rows that a boolean mask picks.
 
-        Keeps the row arrays at scored positions and the weights; means and moments over other rows are left out,
-        since they cannot be restricted afterwards.
+        Keeps the row arrays at scored positions and the weights; rows of other positions and of a probe's own
+        reductions are left out.
         """
         arrays: dict[Need, Mapping[str, np.ndarray]] = {}
         for need, reduced in self.arrays.items():
@@ -342,7 +340,7 @@ class Capture(Answering, Mapping[Need | str, np.ndarray]):
                 is_only = n_of.count(need.site) == 1 and name == "rows"
                 label = need.site if is_only else f"{need.site}.{need.at}.{need.kind}.{name}"
                 attrs = {"meaning": need.described.meaning, "unit": need.described.unit, "at": need.at}
-                axes = [_dimension(axis, need, self.model) for axis in need.axes(name)]
+                axes = [_dimension(axis, need, self.model) for axis in need.axes()]
                 variables[label] = (axes, array, attrs)
         for name, x in self._exact.items():
             if x is not None:

@@ -213,9 +213,8 @@ def test_no_pass_has_more_sequences_than_were_asked_for_and_the_numbers_stay(pro
 
 
 def test_paths_streams_options_and_signatures_take_what_people_give():
-    need = Need("v", interp.Mean(), "last")
     table = pd.DataFrame({"text": TEXTS, "n": range(20)})
-    counts = [interp.collect_stream(here().model, given, need).n_prompts for given in (TEXT, table, iter(TEXTS))]
+    counts = [len(interp.collect(here().model, given, "v").prompts) for given in (TEXT, table, iter(TEXTS))]
     assert counts == [1, 20, 20]
     assert list(inspect.signature(interp.AblateHeads).parameters)[:2] == ["layer", "heads"]
     asked = RunOptions(

@@ -12,13 +12,14 @@ import pytest
 import safetensors.numpy
 import torch
 from interp.probes import Manifold
+from interp.probes.causal.prompt_sample import PromptSample
 from interp.wind_tunnels import Bijection
 
 import interp
 from interp.errors import PromptError, RecordError, UnknownName, UsageError
 from interp.need import Need
 from interp.reading.forward import capture
-from interp.reductions import Mean, Moments, PromptMean
+from interp.reductions import PromptMean
 from interp.running.collect import _streamed
 from interp.system.array_files import ArrayFile, read_array, write_array
 from tests.captures import assert_captures_agree
@@ -26,7 +27,7 @@ from tests.paths import ROOT
 
 QUICK = {"manifold": {"n_permutations": 20, "n_null": 20, "n_bootstrap": 20, "n_splits": 2}}
 NEEDS = (
-    Need("v"), Need("W_K"), Need("outcome_log_prob"), Need("resid", Moments(), "last"), Need("resid", Mean(), "all"),
+    Need("v"), Need("W_K"), Need("outcome_log_prob"), Need("resid", at="last"),
     Need("pattern_entropy", PromptMean(), "all"), Need("k", at="all"),
 )  # fmt: skip
 
@@ -95,7 +96,7 @@ def test_arrays_are_plain_safetensors_and_stay_in_their_files(tmp_path):
 
 def test_a_saved_or_streamed_capture_is_the_capture(tunnel, sequences, monkeypatch, tmp_path):
     monkeypatch.setattr("interp.running.collect.PROMPTS_AT_ONCE", 7)
-    needs = [need for need in NEEDS if need.at != "last" and not isinstance(need.reduction, Mean)]
+    needs = [need for need in NEEDS if need.at != "last"]
     whole = interp.collect(tunnel, sequences, needs)
     assert_same(whole, interp.collect(tunnel, sequences, needs, to=tmp_path / "new" / "c"), atol=1e-5)
     assert [path.name for path in (tmp_path / "new").iterdir()] == ["c"]
@@ -132,7 +133,7 @@ def test_streaming_holds_one_lot_of_prompts(tunnel, monkeypatch, tmp_path):
 def test_what_depends_on_all_prompts_is_not_streamed(tunnel, sequences, tmp_path, extra):
     with pytest.raises(UsageError, match=next(iter(extra))):
         interp.collect(tunnel, sequences, ["v"], to=tmp_path / "c", **extra)
-    for need in (Need("v", Moments()), Need("qk_logit_null"), Need("pattern_row")):
+    for need in (Need("v", PromptSample(2)), Need("qk_logit_null"), Need("pattern_row")):
         with pytest.raises(UsageError, match=need.site):
             interp.collect(tunnel, sequences, [need], to=tmp_path / "c")
     (tmp_path / "c").mkdir()
@@ -155,7 +156,6 @@ def test_axes_by_name_in_xarray(captured, texts_read):
     pytest.importorskip("xarray", reason="the extra xarray is not installed")
     data = captured.to_xarray()
     assert data["v"].dims == ("layer", "row", "kv_head", "d_head") and data["k"].dims[1] == "row_all"
-    assert data["resid.last.Moments.covariance"].dims == ("depth", "feature", "other_feature")
     assert data["pattern_entropy"].dims == ("layer", "each_prompt", "head")
     assert data["token"].dims == ("row",) and data["token_all"].dims == ("row_all",)
     first = data["v"].where(data.prompt == 3, drop=True)
@@ -254,7 +254,7 @@ def test_the_snippet_of_the_page_gives_the_capture_that_we_take(tool, of_tool, t
         ({"v": (AXES, GOOD.astype(object))}, "its dtype is object"),
         ({"v": (AXES, torch.zeros(2, 3, 4, 5, dtype=torch.bfloat16))}, "numpy cannot convert it"),
         ({"v": (AXES, [np.zeros(2), np.zeros(3)])}, "numpy cannot convert it"),
-        ({Need("v", Moments()): ("layer feature", GOOD[0, 0])}, "only rows and means over prompts"),
+        ({Need("v", PromptSample(2)): (AXES, GOOD)}, "only rows and means over prompts"),
         ({}, "there is none"),
     ],
 )  # fmt: skip
