@@ -78,15 +78,6 @@ class Compared:
         return {group: [run for run in self.runs if run.group == group] for group in self.against}
 
     @cached_property
-    def over_sets(self) -> dict[str, list[Run]]:
-        """The groups that are one model on several sets of prompts."""
-        return {
-            group: runs for group, runs in self.groups.items()
-            if len(runs) > 1 and len({run.record.model.get("fingerprint") for run in runs}) == 1
-            and len({run.record.prompts.get("hash") for run in runs}) == len(runs)
-        }  # fmt: skip
-
-    @cached_property
     def shared(self) -> list[tuple[str, str]]:
         """The numbers that at least two runs have, headlines first."""
         headline = dict.fromkeys(key for run in self.runs for key in run.headline)

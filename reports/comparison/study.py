@@ -114,14 +114,9 @@ def _notes(compared: Compared, differences: Table, groups: Sequence[str]) -> lis
             "The interval of a difference is computed from both intervals (symmetric ones: half-widths in quadrature) "
             "as if the runs were independent. On the same prompts it is usually too wide."
         )
-    for group, runs in compared.over_sets.items():
-        few = "two are too few for an interval over sets" if len(runs) == 2 else "with a t interval over sets"
-        notes.append(f"{group} was measured on {len(runs)} sets of prompts (table prompt_sets): {few}.")
     notes.append(_over_models(n_models(compared.runs)))
     varies = [path.removeprefix("model.").removeprefix("spec.") for path in compared.what_varies()]
-    are_sets = len(compared.over_sets) == len(compared.groups)
     things = [path for path in varies if path not in ("card.seed", "card.recipe.seed")]
-    things = [path for path in things if not (are_sets and path.startswith(("prompts", "splits")))]
     if len(things) > 1:
         named = ", ".join(things[:12]) + (f" and {len(things) - 12} more" if len(things) > 12 else "")
         notes.append(

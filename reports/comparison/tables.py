@@ -15,7 +15,7 @@ import numpy as np
 from scipy import special
 
 from interp.findings import Interval, Scalar
-from interp.formatting import cell, short
+from interp.formatting import cell
 from interp.records.answers import SAID, answers
 from interp.records.diff import shift
 from interp.statistics.exact_sign_flips import sign_flip_p, smallest_p
@@ -77,35 +77,6 @@ def _difference_rows(compared: Compared) -> Iterator[_Row]:
                 **_bounds("difference", difference), "p": difference.p, "verdict": verdict, "method": method,
                 "meaning": mine[0].meaning,
             }  # fmt: skip
-
-
-def _set_rows(compared: Compared) -> Iterator[_Row]:
-    """One row for each number of each model that was measured on several sets of prompts: its spread over them."""
-    for key in compared.shared:
-        for group, runs in compared.over_sets.items():
-            mine = [run for run in runs if key in run.scalars]
-            values = np.array([run.scalars[key].value for run in mine])
-            if not len(values):
-                continue
-            reason = _no_interval(values)
-            found = t_mean(values)
-            low, high = (math.nan, math.nan) if reason else (found.low, found.high)
-            yield {
-                "group": group, **_about(key, mine[0].scalars[key], compared), "n_sets": len(mine),
-                "sets": "; ".join(r.label for r in mine),
-                "values": ", ".join(short(value) for value in values), "mean": float(values.mean()),
-                "deviation": float(values.std(ddof=1)) if len(values) > 1 else math.nan, "low": low, "high": high,
-                "reason": reason,
-            }  # fmt: skip
-
-
-def _no_interval(values: np.ndarray) -> str:
-    """Why so many sets have no interval over them; empty where they have one."""
-    if not np.isfinite(values).all():
-        return "a set without the number"
-    if len(values) < 3:
-        return f"{len(values)} sets are too few to estimate a spread"
-    return "" if np.ptp(values) else "the same on every set"
 
 
 def _model_rows(compared: Compared) -> Iterator[_Row]:
@@ -304,7 +275,7 @@ def _bounds(name: str, found: Estimate | TMean) -> dict[str, object]:
 
 _UNITS = {
     **dict.fromkeys(("value", "low", "high", "null", "difference", "mean", "deviation"), "of the number"),
-    "is_headline": "boolean", "n_runs": "runs", "n_sets": "sets", "n_models": "models", "n": "1", "depth": "fraction",
+    "is_headline": "boolean", "n_runs": "runs", "n_models": "models", "n": "1", "depth": "fraction",
     "p": "probability", "smallest_p": "probability",
 }  # fmt: skip
 """Units of columns; the others are labels."""
@@ -314,12 +285,6 @@ _TABLES: Mapping[str, tuple[Callable[[Compared], Iterable[_Row]], str, str]] = {
         _difference_rows,
         "group against probe name unit is_headline n_runs value low high null difference p verdict method meaning",
         "Means over the runs of a group with t intervals, or single runs with their own, compared with the reference.",
-    ),
-    "prompt_sets": (
-        _set_rows, "group probe name unit is_headline n_sets sets values mean deviation low high reason",
-        "One model on several sets of prompts: values in the order of the runs, mean, standard deviation and 95 % t "
-        "interval over sets (a single run's interval is over prompts of one set). There is no p: sets are chosen, not "
-        "sampled, and share the model.",
     ),
     "models": (
         _model_rows, "models probe name unit is_headline n_models value null difference p smallest_p why",

@@ -147,7 +147,6 @@ SAID = {
     "another null": (lambda: ran(null="random"), "Known: untrained"),
     "yes as true": (lambda: ran(chat="yes"), "True or False"),
     "clusters of values": (lambda: ran(cluster=["a", "b"]), "Give a text"),
-    "parts of a run": (lambda: ran(splits=2), "interp.run_many"),
     "a checkpoint": (lambda: ran(checkpoints="step1"), "the checkpoints step1"),
     "the number of a prompt": (lambda: ran(show_tokens=99), "0 to 19"),
     "a site by number": (lambda: Need(3), "there is no site"),
