@@ -51,11 +51,6 @@ class Run:
         }
 
     @property
-    def model(self) -> str:
-        """Tells models apart: the fingerprint of the weights, or the label in records that have none."""
-        return str(self.record.model.get("fingerprint") or self.label)
-
-    @property
     def headline(self) -> list[tuple[str, str]]:
         card = [(TUNNEL, name) for name in _TUNNEL_HEADLINE if (TUNNEL, name) in self.scalars]
         return card + [(probe, name) for probe, found in self.record.findings.items() for name in found.headline]
