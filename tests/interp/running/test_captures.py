@@ -152,18 +152,6 @@ def test_a_folder_that_another_process_made_meanwhile_is_left_alone(tunnel, sequ
     assert [*tmp_path.rglob("*")] == [tmp_path / "c"]
 
 
-def test_axes_by_name_in_xarray(captured, texts_read):
-    pytest.importorskip("xarray", reason="the extra xarray is not installed")
-    data = captured.to_xarray()
-    assert data["v"].dims == ("layer", "row", "kv_head", "d_head") and data["k"].dims[1] == "row_all"
-    assert data["pattern_entropy"].dims == ("layer", "each_prompt", "head")
-    assert data["token"].dims == ("row",) and data["token_all"].dims == ("row_all",)
-    first = data["v"].where(data.prompt == 3, drop=True)
-    assert np.array_equal(first.values, captured["v"][:, captured.rows["prompt"] == 3])
-    assert data.next_entropy_bits.attrs["unit"] == "bits" and data["v"].attrs["unit"] == "activation"
-    assert texts_read[1].to_xarray()["resid"].sel(depth=1).shape == texts_read[1]["resid"].shape[1:]
-
-
 def test_arrays_of_another_tool_are_the_capture_that_we_take(tiny_text_model, texts_read, tmp_path):
     texts, ours = texts_read
     ids = [tiny_text_model.tokenizer(text)["input_ids"] for text in texts]
