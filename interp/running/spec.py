@@ -27,7 +27,7 @@ _ALWAYS = (
 )  # fmt: skip
 """Options that are hashed at their defaults, too, as in the first records, whose hash later options leave alone."""
 
-_REMOVED: Mapping[str, Any] = {"splits": None}
+_REMOVED: dict[str, Any] = {"splits": None}
 """Options of earlier versions at their defaults, which are hashed like those of `_ALWAYS`."""
 
 EDITS_FILE = "edits.json"

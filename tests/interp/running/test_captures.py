@@ -22,6 +22,7 @@ from interp.reading.forward import capture
 from interp.reductions import PromptMean
 from interp.running.collect import _streamed
 from interp.system.array_files import ArrayFile, read_array, write_array
+from interp.system.digest import digest_of
 from tests.captures import assert_captures_agree
 from tests.paths import ROOT
 
@@ -107,6 +108,18 @@ def test_a_saved_or_streamed_capture_is_the_capture(tunnel, sequences, monkeypat
     assert [c["name"] for c in record.selfcheck] == [c["name"] for c in run.selfcheck] and record.path is not None
     page = (record.path / "report.html").read_text()
     assert "self-check: not" not in page and interp.open_run(record.path).spec == record.spec
+
+
+@pytest.mark.parametrize("gone", ["Mean", "Moments"])
+def test_an_earlier_capture_opens_without_the_reductions_that_went(tunnel, sequences, tmp_path, gone):
+    needs = [Need("v"), Need("pattern_entropy", PromptMean(), "all")]
+    file = interp.collect(tunnel, sequences, needs).save(tmp_path / "c") / "capture.json"
+    content = json.loads(file.read_text().replace('"PromptMean"', f'"{gone}"'))
+    plain = {name: value for name, value in content.items() if name not in ("format", "digest")}
+    file.write_text(json.dumps(content | {"digest": digest_of(plain)}))
+    with pytest.warns(UserWarning, match=f"{gone} of pattern_entropy is left out"):
+        opened = interp.open_capture(tmp_path / "c")
+    assert list(opened) == [Need("v")]
 
 
 @pytest.mark.slow
