@@ -48,16 +48,12 @@ from .records.power import power as power
 from .records.record import RunRecord as RunRecord
 from .records.record import open_run as open_run
 from .records.token_strip import TokenStrip as TokenStrip
-from .reductions import Mean as Mean
-from .reductions import Moments as Moments
 from .reductions import PromptMean as PromptMean
 from .reductions import Rows as Rows
 from .running.analyse import analyse as analyse
 from .running.attribution import LogitAttribution as LogitAttribution
 from .running.attribution import logit_attribution as logit_attribution
-from .running.collect import Reduced as Reduced
 from .running.collect import collect as collect
-from .running.collect import collect_stream as collect_stream
 from .running.from_arrays import capture_from_arrays as capture_from_arrays
 from .running.generate import Continuation as Continuation
 from .running.generate import Continuations as Continuations

@@ -5,12 +5,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
 
-from interp.errors import Answering, RecordError, UnknownName, UsageError, optional_part
+from interp.errors import Answering, RecordError, UnknownName, UsageError
 from interp.formatting import brief, counted, html_table, text_table
 from interp.need import Need
 from interp.prompt import PromptSet
@@ -20,9 +20,6 @@ from interp.system.digest import digest_of
 from interp.system.plain_numbers import path as plain_path
 from interp.system.whole_files import file_names, telling, writing
 from interp.table import Table
-
-if TYPE_CHECKING:
-    import xarray
 
 _N_SHOWN = 7  # needs that a notebook prints as text
 
@@ -200,11 +197,9 @@ class Capture(Answering, Mapping[Need | str, np.ndarray]):
     def __getitem__(self, need: Need | str) -> np.ndarray:
         """The rows of a need (or the array of a weight), or of the only need of a site that is named.
 
-        Of a reduction that keeps no rows it is the mean; `reduced` has the rest. An absent need is an `UnknownName`,
-        which is a `KeyError`, never zeros.
+        An absent need is an `UnknownName`, which is a `KeyError`, never zeros.
         """
-        found = self.reduced(self._need_of(need) if isinstance(need, str) else need)
-        return found["rows"] if "rows" in found else found["mean"]
+        return self.reduced(self._need_of(need) if isinstance(need, str) else need)["rows"]
 
     def __iter__(self) -> Iterator[Need]:
         return iter(self.arrays)
@@ -216,7 +211,7 @@ class Capture(Answering, Mapping[Need | str, np.ndarray]):
         return need in self.arrays or any(each.site == need for each in self.arrays)
 
     def reduced(self, need: Need) -> Mapping[str, np.ndarray]:
-        """Everything a reduction yields, by name (`count`, `mean`, `variance`, `covariance`, `rows`)."""
+        """Everything a reduction yields, by name: `rows`, and what a probe's own reduction adds."""
         if need not in self.arrays:
             raise UnknownName("captured need", str(need), map(str, self.arrays))
         return self.arrays[need]
@@ -248,8 +243,8 @@ class Capture(Answering, Mapping[Need | str, np.ndarray]):
     def where(self, keep: np.ndarray) -> "Capture":
         """The capture restricted to the scored rows that a boolean mask picks.
 
-        Keeps the row arrays at scored positions and the weights; means and moments over other rows are left out,
-        since they cannot be restricted afterwards.
+        Keeps the row arrays at scored positions and the weights; rows of other positions and of a probe's own
+        reductions are left out.
         """
         arrays: dict[Need, Mapping[str, np.ndarray]] = {}
         for need, reduced in self.arrays.items():
@@ -324,60 +319,6 @@ class Capture(Answering, Mapping[Need | str, np.ndarray]):
         described = {"site": need.site, "at": need.at, "fold": need.kind, "fold_fields": how, "arrays": files}
         return described | ({} if need.layers is None else {"layers": need.layers})
 
-    def to_xarray(self) -> "xarray.Dataset":
-        """Everything as an xarray `Dataset` (`pip install 'interp[xarray]'`): axes by name, rows with their columns.
-
-        A variable is called by its site, with its place, reduction and array where several are of one site. Rows of
-        `at` other than `scored` lie along `row_AT`. What was left out for its width is left out here.
-        """
-        with optional_part("xarray", "a capture as an xarray Dataset"):
-            import xarray
-        variables: dict[str, Any] = {}
-        n_of = [need.site for need in self.arrays]
-        for need, reduced in self.arrays.items():
-            for name in reduced:
-                array = reduced[name]
-                if array.size == 0:
-                    continue
-                is_only = n_of.count(need.site) == 1 and name == "rows"
-                label = need.site if is_only else f"{need.site}.{need.at}.{need.kind}.{name}"
-                attrs = {"meaning": need.described.meaning, "unit": need.described.unit, "at": need.at}
-                axes = [_dimension(axis, need, self.model) for axis in need.axes(name)]
-                variables[label] = (axes, array, attrs)
-        for name, x in self._exact.items():
-            if x is not None:
-                variables[name] = (("row", "outcome" if name == "posterior" else "component"), x)
-        coordinates: dict[str, Any] = {}
-        for at, table in self.tables.items():
-            row = "row" if at == "scored" else f"row_{at}"
-            for column, values in table.columns.items():
-                label = column if at == "scored" else f"{column}_{at}"
-                coordinates[label] = (row, values, {"unit": table.units[column]})
-        n = self.model.n_layers
-        for need in self.arrays:
-            if need.layers is not None:
-                axis = need.described.layers
-                end = n + (axis == "depth")
-                coordinates[_dimension(axis, need, self.model)] = [layer % end for layer in need.layers]
-        if any("attention_layer" in axes for axes, *_ in variables.values()):
-            coordinates["attention_layer"] = [i % n for i in self.layers or self.model.layers_with_attention]
-        for axis, end in (("layer", n), ("depth", n + 1)):
-            if any(axis in axes for axes, *_ in variables.values()):
-                coordinates[axis] = [i % end for i in (range(end) if self.layers is None else self.layers)]
-        attrs = {"model": self.model.name, "prompts": self.prompts.name, "tool": self.provenance.get("tool", "")}
-        return xarray.Dataset(variables, coordinates, attrs)
-
     @property
     def _exact(self) -> dict[str, np.ndarray | None]:
         return {"posterior": self.posterior, "belief": self.belief}
-
-
-def _dimension(axis: str, need: Need, model: ModelInfo) -> str:
-    """The name of an axis beside those of other needs: `prompt` is a column of the rows."""
-    if axis in ("layer", "depth") and need.layers is not None:
-        return f"{axis}_of_{need.site}_{'_'.join(map(str, need.layers))}"
-    if axis == "layer" and need.described.is_of_attention and model.attention_layers is not None:
-        return "attention_layer"
-    if axis == "row" and need.at != "scored":
-        return f"row_{need.at}"
-    return "each_prompt" if axis == "prompt" else axis

@@ -6,7 +6,7 @@ from typing import Any
 
 from interp.errors import UsageError
 from interp.formatting import brief
-from interp.reductions import Mean, Moments, PromptMean, Reduction, Rows
+from interp.reductions import PromptMean, Reduction, Rows
 from interp.sites import Site, overview, site
 from interp.system.plain_numbers import plain, whole_numbers
 
@@ -28,7 +28,7 @@ class Need:
     Weights have no positions and no reduction. With `layers` (depths, of the residual stream; negative ones count from
     the end) these alone are kept, in their order.
 
-    >>> interp.Need("pattern_entropy", interp.Mean(), at="all").at
+    >>> interp.Need("pattern_entropy", interp.PromptMean(), at="all").at
     'all'
     """
 
@@ -51,8 +51,6 @@ class Need:
             raise ValueError(f"{self.site} is read at the scored positions alone: logits exist nowhere else")
         if self.at == "tunnel" and self.reduction != ROWS:
             raise ValueError("tunnel positions may be none at all, which has no mean: keep them as rows")
-        if described.axes == ("vocab",) and isinstance(self.reduction, Moments):
-            raise ValueError("a covariance over the whole vocabulary is never wanted")
 
     def __repr__(self) -> str:
         return brief(self)
@@ -66,19 +64,14 @@ class Need:
         """The name of its reduction."""
         return type(self.reduction).__name__
 
-    def axes(self, array: str = "rows") -> tuple[str, ...]:
-        """The names of the axes of one of the arrays that its reduction yields."""
+    def axes(self) -> tuple[str, ...]:
+        """The names of the axes of its rows."""
         described = self.described
         leading = () if described.layers == "once" else (described.layers,)
         if described.source in ("weights", "edit"):
             return (*leading, *described.axes)
-        if array == "count":
-            return leading
-        if isinstance(self.reduction, Moments):
-            return (*leading, *(("feature",) if array == "mean" else ("feature", "other_feature")))
-        how = self.reduction
-        over = () if isinstance(how, Mean) else ("prompt",) if isinstance(how, PromptMean) else ("row",)
-        return (*leading, *over, *described.axes)
+        over = "prompt" if isinstance(self.reduction, PromptMean) else "row"
+        return (*leading, over, *described.axes)
 
 
 def chosen_layers(asked: str, layers: Any) -> tuple[int, ...]:

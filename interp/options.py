@@ -85,7 +85,7 @@ class RunOptions:
         Option(
             "--prompts",
             "Prompt set, .jsonl/.csv/.tsv/.parquet/.txt file, hf:PATH:CONFIG:SPLIT:COLUMN. Not for tunnels. Repeat or "
-            "use commas for several: a run on each, and the spread over them.",
+            "use commas for several: a run on each.",
             kind=list[str],
             read=lambda given: ",".join(given) or None,
         ),
@@ -111,13 +111,6 @@ class RunOptions:
             kind=int, least=0, take="whole_pool", write=lambda n: (str(n or 0),),
         ),
     ] = 15  # fmt: skip
-    splits: Annotated[
-        str | None,
-        Option(
-            "--splits",
-            "Repeat on N disjoint parts of the prompts and give the spread; 2/4 reads the second of four.",
-        ),
-    ] = None
     window: Annotated[int | None, Option("--window", "Read the last N tokens of each text (0: all).", least=0)] = None
     seed: Annotated[int, Option("--seed", "Seed of draws, nulls and intervals.", least=0, most=LARGEST_SEED)] = 0
     text_column: Annotated[str, Option("--text-column", "Column of the file or data set that holds the text.")] = "text"

@@ -1,7 +1,7 @@
-"""Folds: how a stream of captured rows becomes something of bounded size.
+"""Reductions: what is kept of captured rows, which come batch by batch.
 
 A reduction is a frozen description; its `starter` makes states that rows are added to and that can be merged with other
-states of the same reduction. Sums run in float64, so the result does not depend on how the stream was cut.
+states of the same reduction. Sums run in float64, so the result does not depend on how the rows were cut into batches.
 """
 
 import math
@@ -80,37 +80,6 @@ class NarrowRows(Rows):
 
 
 @dataclass(frozen=True)
-class Mean(Reduction):
-    """`count`, `mean` and `variance` (divided by n) of every entry.
-
-    >>> model = interp.load("tunnel:bijection-gpt-neox")
-    >>> prompts = interp.sampled_prompts(model.task, 8)
-    >>> need = interp.Need("pattern_entropy", interp.Mean(), "all")
-    >>> sorted(interp.collect(model, prompts, [need]).arrays[need])
-    ['count', 'mean', 'variance']
-    """
-
-    def starter(self, clusters: np.ndarray) -> Callable[[], RunningState]:
-        return partial(_MomentsState, full=False)
-
-
-@dataclass(frozen=True)
-class Moments(Reduction):
-    """`count`, `mean` `[feature]` and `covariance` `[feature, feature]` (divided by n) of the flattened rows.
-
-    >>> model = interp.load("tunnel:bijection-gpt-neox")
-    >>> prompts = interp.sampled_prompts(model.task, 8)
-    >>> need = interp.Need("v", interp.Moments())
-    >>> width = model.info.n_kv_heads * model.info.d_head
-    >>> interp.collect(model, prompts, [need]).arrays[need]["covariance"].shape == (3, width, width)
-    True
-    """
-
-    def starter(self, clusters: np.ndarray) -> Callable[[], RunningState]:
-        return partial(_MomentsState, full=True)
-
-
-@dataclass(frozen=True)
 class PromptMean(Reduction):
     """`rows` `[prompt, ...]`: the mean over the positions of each prompt, so that bands can be taken over prompts.
 
@@ -147,52 +116,6 @@ class _RowsState(RunningState):
         self.parts = list(saved.values())
 
 
-class _MomentsState(RunningState):
-    """Chan, Golub and LeVeque (1983): means and centred sums of two parts add up exactly."""
-
-    def __init__(self, full: bool) -> None:
-        self.full = full
-        self.count = 0
-        self.mean: Any = 0.0
-        self.spread: Any = 0.0
-
-    def add(self, rows: np.ndarray, prompts: np.ndarray) -> None:
-        if len(rows) == 0:
-            return
-        rows = rows.astype(np.float64)
-        if self.full:
-            rows = rows.reshape(len(rows), -1)
-        mean = rows.mean(axis=0)
-        centred = rows - mean
-        spread = centred.T @ centred if self.full else np.square(centred).sum(axis=0)
-        self._take(len(rows), np.asarray(mean), np.asarray(spread))
-
-    def merge(self, other: Any) -> None:
-        if other.count:
-            self._take(other.count, np.asarray(other.mean), np.asarray(other.spread))
-
-    def _take(self, count: int, mean: np.ndarray, spread: np.ndarray) -> None:
-        if not self.count:
-            self.count, self.mean, self.spread = count, mean, spread
-            return
-        total = self.count + count
-        step = mean - self.mean
-        between = np.multiply.outer(step, step) if self.full else np.square(step)
-        self.spread = self.spread + spread + between * (self.count * count / total)
-        self.mean = self.mean + step * (count / total)
-        self.count = total
-
-    def result(self) -> dict[str, np.ndarray]:
-        spread_name = "covariance" if self.full else "variance"
-        return {"count": np.array(self.count), "mean": self.mean, spread_name: self.spread / self.count}
-
-    def saved(self) -> dict[str, np.ndarray]:
-        return {"count": np.array(self.count), "mean": np.asarray(self.mean), "spread": np.asarray(self.spread)}
-
-    def restore(self, saved: Mapping[str, np.ndarray]) -> None:
-        self.count, self.mean, self.spread = int(saved["count"]), saved["mean"], saved["spread"]
-
-
 class _PromptMeanState(RunningState):
     def __init__(self) -> None:
         self.parts: list[tuple[np.ndarray, ...]] = []
@@ -225,5 +148,5 @@ class _PromptMeanState(RunningState):
         self.parts = [(saved["prompts"], saved["counts"], saved["sums"])] if saved else []
 
 
-REDUCTIONS: dict[str, type[Reduction]] = {each.__name__: each for each in (Rows, NarrowRows, Mean, Moments, PromptMean)}
+REDUCTIONS: dict[str, type[Reduction]] = {each.__name__: each for each in (Rows, NarrowRows, PromptMean)}
 """The reductions by name, as files have them."""

@@ -144,9 +144,8 @@ def reading() -> Arrays:
         everywhere = [site for site in sites if SITES[site].source in ("attention", "block", "pattern")]
         yield from _of_capture(family, interp.collect(model, prompts, sites))
         yield from _of_capture(f"{family}.all", interp.collect(model, prompts, [Need(s, at="all") for s in everywhere]))
-        for how in (interp.Mean(), interp.Moments(), interp.PromptMean()):
-            needs = [Need(site, how, at="all") for site in ("k", "resid", "pattern_entropy")]
-            yield from _of_capture(f"{family}.{type(how).__name__}", interp.collect(model, prompts, needs))
+        needs = [Need(site, interp.PromptMean(), at="all") for site in ("k", "resid", "pattern_entropy")]
+        yield from _of_capture(f"{family}.PromptMean", interp.collect(model, prompts, needs))
 
 
 def edited() -> Arrays:

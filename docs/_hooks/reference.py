@@ -12,9 +12,8 @@ import typer
 from typer._click.core import Command, Context
 
 GROUPS = {
-    "Load and read": ("load", "check_model", "collect", "collect_stream", "Reduced", "sampled_prompts", "Capture",
-                      "open_capture", "capture_from_arrays", "ModelInfo", "Need", "Rows", "Mean", "Moments",
-                      "PromptMean", "Prompt", "PromptSet"),
+    "Load and read": ("load", "check_model", "collect", "sampled_prompts", "Capture", "open_capture",
+                      "capture_from_arrays", "ModelInfo", "Need", "Rows", "PromptMean", "Prompt", "PromptSet"),
     "Measure": ("run", "analyse", "run_many", "ManyRuns", "plan", "Plan", "replicate"),
     "Records and findings": ("open_run", "RunRecord", "Findings", "Scalar", "Interval", "Null", "Control", "Table",
                              "Quantity", "Quantities"),

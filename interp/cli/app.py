@@ -117,16 +117,14 @@ def run(
 
     Without any option it shows what the tool does, on a small network whose exact posterior is known.
 
-    Several models, revisions, sets of prompts or parts of one (`--splits`) have a record each and one page that
-    compares them, with the spread over prompts; what is done is not done again.
-    The same command resumes an interrupted run.
+    Several models, revisions or sets of prompts have a record each and one page that compares them; what is done is
+    not done again. The same command resumes an interrupted run.
     """
     models, steps = split_models([*(named or ()), *(model or ())] or [str(RunOptions.model)]), split_commas(revisions)
     if from_ is None:
         from interp.loading.sources import refuse_wrong_models
 
         refuse_wrong_models(models, asked.revision, asked.gguf)
-    from interp.prompting.pools import parts
     from interp.records.record import open_run
     from interp.running.choose_probes import choose_probes
     from interp.running.run import run_as_asked as measure
@@ -141,7 +139,7 @@ def run(
     if from_ is not None:
         again = RunSpec.of(open_run(from_)).on(asked, options_given())
         return saved.finish(measure(again), asked.quiet, verbose)
-    if len(models) > 1 or steps or sets or (asked.splits is not None and len(parts(asked.splits)) > 1):
+    if len(models) > 1 or steps or sets:
         return _run_many(models, steps, sets, replace(asked, prompts=None) if sets else asked, verbose)
     record = measure(asked)
     chosen = [each.probe.name for each in choose_probes(asked.probes, asked.settings)]

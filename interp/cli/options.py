@@ -30,7 +30,7 @@ _COMPLETED: Mapping[str, Callable[..., list[str]]] = {
 
 
 SELDOM = frozenset({
-    "gguf", "adapter", "splits", "cluster", "text_column", "chat", "bos", "attention_window", "null", "n_untrained",
+    "gguf", "adapter", "cluster", "text_column", "chat", "bos", "attention_window", "null", "n_untrained",
     "checkpoints", "device_map", "trust_remote_code", "allow_pickle", "allow_quantised", "show_tokens",
     "revision", "edits", "window", "check",
 })  # fmt: skip
@@ -39,8 +39,7 @@ SELDOM = frozenset({
 _PANELS: Mapping[str, tuple[str, ...]] = {
     "Model": ("model", "revision", "revisions", "gguf", "adapter", "dtype", "device", "device_map", "batch_size",
               "trust_remote_code", "allow_pickle", "allow_quantised", "check"),
-    "Prompts": ("prompts", "prompt", "n_pool", "per_quintile", "splits", "window", "text_column", "cluster", "chat",
-                "bos"),
+    "Prompts": ("prompts", "prompt", "n_pool", "per_quintile", "window", "text_column", "cluster", "chat", "bos"),
     "Probes": ("probes", "settings", "layer", "seed", "lens", "edits", "checkpoints", "attention_window", "null",
                "n_untrained"),
 }  # fmt: skip

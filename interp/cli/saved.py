@@ -35,12 +35,9 @@ def finish(record: "RunRecord", quiet: bool, verbose: bool) -> None:
 def finish_comparison(record: "RunRecord", quiet: bool, verbose: bool) -> None:
     """The same of a comparison, whose table says more than its one number."""
     if not quiet:
-        from interp.cli.tables import print_differences, print_sets
+        from interp.cli.tables import print_differences
 
-        tables = record.findings["comparison"].tables
-        print_differences(tables["differences"])
-        if "prompt_sets" in tables:
-            print_sets(tables["prompt_sets"])
+        print_differences(record.findings["comparison"].tables["differences"])
     finish(record, quiet, verbose)
 
 

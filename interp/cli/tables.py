@@ -92,16 +92,6 @@ def print_differences(found: "Columns") -> None:
         show_table("against the reference", columns, rows)
 
 
-def print_sets(found: "Columns") -> None:
-    """The headline numbers of a comparison over prompt sets: every value, their mean, and how far it may be off."""
-    rows = [
-        (f"{row['probe']}.{row['name']}", row["group"], row["values"], _measured(row["mean"], row["unit"]),
-         _range(None if math.isnan(row["low"]) else (row["low"], row["high"]), f"none: {row['reason']}"))
-        for row in found.rows() if row["is_headline"]
-    ]  # fmt: skip
-    show_table("over prompt sets", ("number", "", "by set", "mean", "95 % interval over sets"), rows)
-
-
 def print_diff(found: "Diff") -> None:
     """What moved, and what differs behind it; what stayed within the intervals is counted."""
     for title, shifts in (

@@ -1,6 +1,5 @@
 """The prompt sets of a run: which probe is read on which, tokenised once, and how each is described."""
 
-import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -13,7 +12,7 @@ from interp.model import Model
 from interp.options import RunOptions
 from interp.probe import Probe
 from interp.prompt import PromptSet, Run
-from interp.prompting.clusters import described, in_words, notes_of, with_clusters
+from interp.prompting.clusters import described, notes_of, with_clusters
 from interp.prompting.files import refuse_column, resolve_prompts
 from interp.prompting.tokens import as_tokens
 from interp.prompting.tunnel_sequences import COPIED, N_SEQUENCES, copied_prompts, sampled_prompts
@@ -25,9 +24,6 @@ DEFAULT_PROMPTS = "mixed"
 
 _FEW = 1 / 8
 """Share of the prompts: reading these once more costs less than reading for every probe all the others too."""
-
-MOST_PARTS = 10_000
-"""Runs that `--splits` may stand for."""
 
 
 @dataclass(frozen=True)
@@ -64,9 +60,6 @@ def pools_for(
         pool = prompts_for(model, replace(options, prompts=name) if is_free else options)
         if options.cluster is not None:
             pool = replace(pool, cluster=options.cluster)
-        if options.splits is not None:
-            whole = as_tokens(model, pool, (), options.window, options.bos)
-            pool = part_of(with_clusters(pool, whole.ids), options.splits, options.seed)
         served = [probe for probe in mine if not _lacks_posterior(pool, probe) or probe.name not in optional] or mine
         refuse_without_posterior(pool, served)
         for probe in served:
@@ -141,38 +134,6 @@ def other_prompts(model: Model, name: str, options: RunOptions) -> Run:
     """Another prompt set than that of a run, as the run would read it."""
     prompts = prompts_for(model, replace(options, prompts=name, chat=False, text_column="text"))
     return as_tokens(model, prompts, (), options.window, options.bos)
-
-
-def parts(splits: str) -> tuple[str, ...]:
-    """The parts that are asked for: `4` are `1/4` to `4/4`, and `2/4` is itself; anything else is a `UsageError`."""
-    found = re.fullmatch(r"(?:(\d{1,9})/)?(\d{1,9})", str(splits))
-    k = int(found[2]) if found else 0
-    if not found or not 2 <= k <= MOST_PARTS or not 1 <= int(found[1] or 1) <= k:
-        fix = f"Give a number from 2 to {MOST_PARTS:,}, or a part such as 2/4."
-        raise UsageError(asked=f"--splits {splits}", found="it names no parts", fix=fix)
-    return (splits,) if found[1] else tuple(f"{i}/{k}" for i in range(1, k + 1))
-
-
-def part_of(prompts: PromptSet, part: str, seed: int) -> PromptSet:
-    """One of several disjoint parts, in the order of the set: whole clusters, dealt at random with the seed."""
-    if parts(part) != (part,):
-        raise UsageError(
-            asked=f"one run of --splits {part}",
-            found=f"these are {part} runs",
-            fix="Use `interp run` or interp.run_many, or name one part, such as 1/" + part,
-        )
-    i, k = map(int, part.split("/"))
-    cluster = prompts.cluster_codes
-    names = np.unique(cluster)
-    if len(names) < k:
-        raise PromptError(
-            asked=f"{k} parts of the {in_words(prompts)} of {prompts.name!r}",
-            found="one of them would be empty",
-            fix="Give more prompts, or ask for fewer parts.",
-        )
-    return prompts.take(
-        np.flatnonzero(np.isin(cluster, np.random.default_rng([seed, 5]).permutation(names)[i - 1 :: k]))
-    )
 
 
 def most_drawn(prompts: PromptSet, per_quintile: int | None) -> int:

@@ -1,6 +1,7 @@
 """Captures read back from their folder, compared with what was written."""
 
 import json
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +25,9 @@ from interp.system.plain_numbers import path as plain_path
 from interp.table import Table
 
 _FIX = "The folder was damaged or edited; capture again."
+
+_GONE = ("Mean", "Moments")
+"""Reductions of earlier versions."""
 
 
 @dataclass(frozen=True)
@@ -133,6 +137,9 @@ def _read(folder: Path, content: CaptureFile) -> Capture:
     exact = {name: read_array(folder / f"{name}.safetensors") for name in content.exact}
     arrays: dict[Need, Mapping[str, np.ndarray]] = {}
     for kept in content.needs:
+        if kept.fold in _GONE:
+            warnings.warn(f"{kept.fold} of {kept.site} is left out: interp no longer has it", stacklevel=3)
+            continue
         fold = TypeAdapter(REDUCTIONS[kept.fold]).validate_python(kept.fold_fields)
         need = Need(kept.site, fold, kept.at, kept.layers)
         if isinstance(fold, Rows | PromptMean) and "rows" not in kept.arrays:

@@ -1,4 +1,4 @@
-"""A run: what was asked, what it will cost, doing it; several models, checkpoints, streams of prompts."""
+"""A run: what was asked, what it will cost, doing it; several models and checkpoints."""
 
 __all__ = [
     "attribution",

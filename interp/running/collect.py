@@ -1,38 +1,32 @@
-"""Captures for notebooks: ask for tensors by name and get them with their rows, in one pass.
+"""Captures for notebooks: ask for tensors by name and get them with their rows, in one pass."""
 
-Means and moments of any number of prompts are read some at a time, reduced and forgotten, in the memory of one lot.
-"""
-
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from itertools import islice
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from interp.capture import Capture, ModelInfo
+from interp.capture import Capture
 from interp.edit import Edit
 from interp.editing.conditions import capture_edited
 from interp.editing.edit_files import resolve_edits
 from interp.edits import Edits
-from interp.errors import PromptError, RecordError, UsageError
+from interp.errors import RecordError, UsageError
 from interp.hooks.pattern_sites import NULL_SITES
 from interp.model import Model
 from interp.need import Need, as_needs, chosen_layers
-from interp.prompt import Prompt, Prompts, PromptSet
+from interp.prompt import Prompts, PromptSet
 from interp.prompting.clusters import with_clusters
 from interp.prompting.files import given_prompts
 from interp.prompting.token_names import names_of
 from interp.prompting.tokens import as_tokens
-from interp.reading.batches import batches_of, rows_of
-from interp.reading.collector import Collector, merge_states
-from interp.reading.forward import TOKENS_PER_BATCH, Share, capture, packs_for
-from interp.reading.readable import refuse_unreadable
+from interp.reading.batches import rows_of
+from interp.reading.forward import capture
 from interp.reading.weights import stacked_weights
 from interp.records.capture_files import open_capture
 from interp.records.unfinished import refuse_unwritable
-from interp.reductions import Mean, Moments, PromptMean, Rows, RunningState
+from interp.reductions import PromptMean, Rows
 from interp.running.donors import with_donors
 from interp.system.array_files import ArrayFile, read_array
 from interp.system.plain_numbers import path
@@ -117,7 +111,7 @@ def _refuse_to_stream(needs: Sequence[Need], edits: Sequence[Edit], layers: Sequ
         raise UsageError(
             asked=f"a capture with {what}, streamed to a folder",
             found="only rows and means of each prompt, of the model as it is and of all its layers, can be",
-            fix="Leave out `to` and call `save` on the capture; means of streams are `interp.collect_stream`'s.",
+            fix="Leave out `to` and call `save` on the capture.",
         )
 
 
@@ -166,107 +160,3 @@ def with_words(found: Capture, tokenizer: "PreTrainedTokenizerBase | None") -> C
             rows = rows if name in rows.columns else rows.with_column(name, column, LABEL)
         tables[at] = rows
     return replace(found, tables=tables)
-
-
-@dataclass(frozen=True)
-class Reduced:
-    """What a stream of prompts came to: arrays by need, with the layers in front (of `layers` alone, if named).
-
-    >>> model = interp.load("tunnel:bijection-gpt-neox")
-    >>> need = interp.Need("v", interp.Mean(), "last")
-    >>> reduced = interp.collect_stream(model, interp.sampled_prompts(model.task, 8), [need])
-    >>> reduced.n_prompts
-    8
-    """
-
-    model: ModelInfo
-    arrays: Mapping[Need, Mapping[str, np.ndarray]]
-    n_prompts: int
-    n_tokens: int
-    layers: tuple[int, ...] | None = None
-
-    def reduced(self, need: Need) -> Mapping[str, np.ndarray]:
-        """`count`, `mean`, and `variance` or `covariance`. An absent need is an error."""
-        return self.arrays[need]
-
-
-def collect_stream(
-    model: Model,
-    prompts: Iterable[str | Prompt],
-    needs: Need | str | Sequence[Need | str],
-    *,
-    layers: Sequence[int] | None = None,
-    window: int | None = None,
-    tokens_per_batch: int = TOKENS_PER_BATCH,
-) -> Reduced:
-    """Reduce activations over any number of prompts, such as an endless generator, in constant memory.
-
-    `collect_stream(model, texts, [Need("v", Moments(), "last")])` gives mean and covariance of the values of each
-    layer.
-
-    Args:
-        model: The model.
-        prompts: Any iterable of texts or prompts.
-        needs: `interp.Need`s that are reduced by `Mean` or `Moments`.
-        layers: As in `interp.collect`.
-        window: As in `interp.collect`.
-        tokens_per_batch: Tokens of one forward pass, at most.
-
-    Returns:
-        The reduced arrays by need, and how many prompts there were.
-
-    Raises:
-        UsageError: A need grows with the prompts.
-        PromptError: The iterable is empty.
-
-    Examples:
-        >>> model = interp.load("tunnel:bijection-gpt-neox")
-        >>> need = interp.Need("v", interp.Moments(), "last")
-        >>> reduced = interp.collect_stream(model, interp.sampled_prompts(model.task, 8), [need])
-        >>> sorted(reduced.arrays[need])
-        ['count', 'covariance', 'mean']
-    """
-    asked = tuple(dict.fromkeys(as_needs(needs)))
-    _refuse_growing(asked)
-    refuse_unreadable(model, asked)
-    collector: Collector | None = None
-    states: dict[tuple[Need, int], RunningState] = {}
-    n_prompts = n_tokens = 0
-    has_rows = hasattr(prompts, "columns")  # a table: its names would come
-    for lot in _lots(given_prompts(model, prompts) if has_rows else prompts):
-        columns = dict.fromkeys([*lot[0].columns, *lot[0].scored_columns], LABEL)
-        pool = PromptSet("stream", lot, columns)
-        ids = as_tokens(model, pool, asked, window).ids
-        collector = Collector(model, pool, [len(x) for x in ids], asked, layers=layers, with_entropy=False)
-        Share(model, batches_of(packs_for(model, ids, asked), tokens_per_batch, model), [collector]).run()
-        merge_states(states, collector.states)
-        collector.states = states
-        n_prompts += len(pool)
-        n_tokens += sum(len(x) for x in ids)
-    if collector is None:
-        raise PromptError(asked="a stream of prompts", found="it is empty", fix="Give it at least one prompt.")
-    arrays = {need: collector.reduced(need) for need in asked}
-    return Reduced(model.info, arrays, n_prompts, n_tokens, collector.only_layers)
-
-
-def _refuse_growing(needs: Sequence[Need]) -> None:
-    for need in needs:
-        if not isinstance(need.reduction, Mean | Moments):
-            raise UsageError(
-                asked=f"{need.site} as {need.kind} of a stream",
-                found="it grows with every prompt, and single prompts are not kept",
-                fix=f"Reduce it, as in Need({need.site!r}, Mean()), or give `interp.collect` a list of prompts.",
-            )
-        if need.site in NULL_SITES:
-            raise UsageError(
-                asked=f"{need.site} of a stream",
-                found="the first prompt has no other one whose keys could be used, so it would be missing in the mean",
-                fix="Give `interp.collect` a list of prompts.",
-            )
-
-
-def _lots(prompts: Iterable[str | Prompt]) -> Iterator[list[Prompt]]:
-    coming = iter(prompts)
-    for first in coming:
-        lot = [first, *islice(coming, PROMPTS_AT_ONCE - 1)]
-        yield [Prompt(text=prompt) if isinstance(prompt, str) else prompt for prompt in lot]

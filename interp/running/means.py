@@ -13,7 +13,7 @@ from interp.errors import PromptError
 from interp.model import Model
 from interp.need import Need
 from interp.prompt import Prompts
-from interp.reductions import Mean
+from interp.reductions import PromptMean
 from interp.running.collect import collect
 
 
@@ -49,10 +49,11 @@ def filled(model: Model, prompts: Prompts, edits: Sequence[Edit], window: int | 
             found.append(edit)
             continue
         layers = edit.layers(model.info)
-        need = Need("z", Mean(), at=edit.at) if isinstance(edit.at, str) else Need("z", at="all")
+        need = Need("z", PromptMean(), at=edit.at) if isinstance(edit.at, str) else Need("z", at="all")
         read = collect(model, prompts, [need], layers=layers, window=window)
         if isinstance(edit.at, str):
-            means = read.reduced(need)["mean"]
+            _, n_rows = np.unique(read.rows_at(edit.at)["prompt"], return_counts=True)
+            means = np.average(read[need], axis=1, weights=n_rows)
         else:
             positions = read.rows_at("all")["position"]
             missing = sorted(set(edit.at) - set(positions.tolist()))

@@ -26,7 +26,7 @@ from interp.options import Option, RunOptions, by_keyword
 from interp.reading.batches import at_most, most_sequences
 from interp.reading.collector import LOGITS_AT_ONCE
 from interp.reading.forward import TOKENS_PER_BATCH
-from interp.reductions import Mean, Moments, NarrowRows, PromptMean
+from interp.reductions import NarrowRows, PromptMean
 from interp.running.checkpoints import checkpoints_of
 from interp.running.choose_probes import choose_probes, readable_probes
 from interp.running.meta_model import MetaModel, meta_model
@@ -112,8 +112,6 @@ def kept_bytes(need: Need, info: ModelInfo, text: TokenisedSet) -> int:
         return 4 * n_layers * width
     if need.site == "pattern_log_weight" and not text.prompts.is_tunnel:
         return 0
-    if isinstance(need.reduction, Mean | Moments):
-        return n_layers * 8 * (2 * width if isinstance(need.reduction, Mean) else width * width)
     if isinstance(need.reduction, PromptMean):
         return n_layers * 8 * text.n * width
     if isinstance(need.reduction, NarrowRows) and width > need.reduction.max_width:

@@ -13,10 +13,9 @@ from typing import Any
 
 from accelerate.utils.memory import clear_device_cache
 
-from interp.errors import InterpError, PromptError, UsageError
+from interp.errors import InterpError, UsageError
 from interp.loading.identity import files_identity
 from interp.options import OPTIONS, RunOptions
-from interp.prompting.pools import parts
 from interp.records.record import RunRecord, finished_record
 from interp.running.choose_probes import choose_probes
 from interp.running.meta_model import meta_model
@@ -83,7 +82,7 @@ def run_many(
     Args:
         models: Names of models.
         revisions: Revisions of each model. For probes that follow checkpoints they are the checkpoints of one run.
-        prompts: Prompt sets. Each model is measured on each; the comparison gives means over sets and t intervals.
+        prompts: Prompt sets. Each model is measured on each, and compared with the first model on the same set.
         options: Keyword arguments of `interp.run`.
         out: Folder for the runs and the comparison.
         on_outcome: Called with the outcome of each run.
@@ -108,25 +107,12 @@ def run_many(
     if revisions:
         steps = tuple(revisions)
         changes = [{"checkpoints": steps}] if follow else [{"revision": each} for each in dict.fromkeys(steps)]
-    splits = (None,) if alike.splits is None else parts(alike.splits)
     runs = [
-        replace(alike, model=model, prompts=each, splits=part, **change)
+        replace(alike, model=model, prompts=each, **change)
         for model in dict.fromkeys(models) for change in changes for each in prompts or (alike.prompts,)
-        for part in splits
     ]  # fmt: skip
-    for asked in runs:
-        if asked.splits is not None and asked.splits.startswith("1/"):
-            try:  # fewer prompts than parts are refused before anything is measured
-                specify(meta_model(asked).model, asked)
-            except PromptError:
-                raise
-            except InterpError:  # it is told where it is this model's turn
-                pass
     named = [f"{asked.model}@{asked.revision}" if asked.revision else str(asked.model) for asked in runs]
-    sets = []
-    for asked in runs:
-        name = asked.prompts if isinstance(asked.prompts, str) else ""
-        sets.append(", ".join(filter(None, (name, f"part {asked.splits}" if asked.splits else ""))))
+    sets = [asked.prompts if isinstance(asked.prompts, str) else "" for asked in runs]
     on = [f" on {each}" if len({*sets}) > 1 else "" for each in sets]
     outcomes = []
     for i, asked in enumerate(runs):
@@ -172,12 +158,16 @@ def _outcome(name: str, asked: RunOptions) -> RunOutcome:
 
 
 def _compared(done: Sequence[tuple[RunRecord, str, str]], out: Path, quiet: bool) -> RunRecord:
-    """Several runs side by side; those of one model on several sets are repetitions of one thing."""
+    """Several runs side by side: with the first model on the same prompts, or one model with its first set."""
     records, models, sets = zip(*done, strict=True)
     if len({*sets}) < 2:
         return compare(records, out=out, quiet=quiet, reuse=True)
-    names = [f"{model} on {each}" if len({*models}) > 1 else each for model, each in zip(models, sets, strict=True)]
-    return compare(records, labels=names, groups=models, out=out, quiet=quiet, reuse=True)
+    if len({*models}) == 1:
+        return compare(records, labels=sets, out=out, quiet=quiet, reuse=True)
+    names = [f"{model} on {each}" for model, each in zip(models, sets, strict=True)]
+    first = dict(zip(reversed(sets), reversed(names), strict=True))
+    against = [first[each] for each in sets]
+    return compare(records, labels=names, groups=names, against=against, out=out, quiet=quiet, reuse=True)
 
 
 def _refuse_misuse(

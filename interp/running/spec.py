@@ -22,10 +22,13 @@ from interp.system.foreign_files import readable
 RECORDED = tuple(name for name in OPTIONS if name in (*HASHED, *BESIDE))
 
 _ALWAYS = (
-    "model", "probes", "prompts", "revision", "dtype", "n_pool", "per_quintile", "splits", "window", "seed",
+    "model", "probes", "prompts", "revision", "dtype", "n_pool", "per_quintile", "window", "seed",
     "text_column", "chat", "bos", "attention_window", "null", "n_untrained", "edits", "checkpoints",
 )  # fmt: skip
 """Options that are hashed at their defaults, too, as in the first records, whose hash later options leave alone."""
+
+_REMOVED: dict[str, Any] = {"splits": None}
+"""Options of earlier versions at their defaults, which are hashed like those of `_ALWAYS`."""
 
 EDITS_FILE = "edits.json"
 """Where a record keeps the edits of its run, beside `run.json`."""
@@ -52,7 +55,8 @@ class RunSpec(RunOptions):
     @property
     def hash(self) -> str:
         """The first 16 hexadecimal digits of the SHA-256 of what changes the numbers."""
-        return digest_of({name: value for name, value in self.to_json().items() if name not in BESIDE})
+        hashed = {name: value for name, value in self.to_json().items() if name not in BESIDE}
+        return digest_of(hashed | _REMOVED)
 
     def to_json(self) -> dict[str, Any]:
         """What a record keeps; the settings stand under their probes."""
@@ -80,6 +84,13 @@ class RunSpec(RunOptions):
     @classmethod
     def of(cls, record: RunRecord) -> "RunSpec":
         """The specification of a record; what was measured on rounded weights is repeated on them."""
+        for name, default in _REMOVED.items():
+            if (value := record.spec.get(name)) != default:
+                raise UsageError(
+                    asked=f"a run again that was made with --{name} {value}",
+                    found="interp no longer has this option",
+                    fix="Put the prompts that it shall read into a file.",
+                )
         return cls.from_json({"allow_quantised": bool(record.quantised), **record.spec})
 
     def on(self, asked: RunOptions, given: Mapping[str, str]) -> RunOptions:

@@ -51,11 +51,6 @@ class Run:
         }
 
     @property
-    def model(self) -> str:
-        """Tells models apart: the fingerprint of the weights, or the label in records that have none."""
-        return str(self.record.model.get("fingerprint") or self.label)
-
-    @property
     def headline(self) -> list[tuple[str, str]]:
         card = [(TUNNEL, name) for name in _TUNNEL_HEADLINE if (TUNNEL, name) in self.scalars]
         return card + [(probe, name) for probe, found in self.record.findings.items() for name in found.headline]
@@ -76,15 +71,6 @@ class Compared:
     @property
     def groups(self) -> dict[str, list[Run]]:
         return {group: [run for run in self.runs if run.group == group] for group in self.against}
-
-    @cached_property
-    def over_sets(self) -> dict[str, list[Run]]:
-        """The groups that are one model on several sets of prompts."""
-        return {
-            group: runs for group, runs in self.groups.items()
-            if len(runs) > 1 and len({run.record.model.get("fingerprint") for run in runs}) == 1
-            and len({run.record.prompts.get("hash") for run in runs}) == len(runs)
-        }  # fmt: skip
 
     @cached_property
     def shared(self) -> list[tuple[str, str]]:

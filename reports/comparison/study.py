@@ -13,9 +13,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from interp.findings import ALPHA, Findings, Null, Scalar
+from interp.findings import Findings, Null, Scalar
 from interp.probe import Figure, Sentences
-from interp.statistics.exact_sign_flips import smallest_p
 from interp.study import Study
 from interp.system.progress import Report
 from interp.table import LABEL, Table
@@ -23,7 +22,7 @@ from interp.table import LABEL, Table
 from ..page.sections import COUNTED, KEY, REFERENCE
 from .lead import Found, comparable, findings_of, goes_with_null, in_words
 from .runs import Compared, open_compared
-from .tables import MIN_MODELS, n_models, tables
+from .tables import tables
 
 
 @dataclass(frozen=True)
@@ -114,14 +113,8 @@ def _notes(compared: Compared, differences: Table, groups: Sequence[str]) -> lis
             "The interval of a difference is computed from both intervals (symmetric ones: half-widths in quadrature) "
             "as if the runs were independent. On the same prompts it is usually too wide."
         )
-    for group, runs in compared.over_sets.items():
-        few = "two are too few for an interval over sets" if len(runs) == 2 else "with a t interval over sets"
-        notes.append(f"{group} was measured on {len(runs)} sets of prompts (table prompt_sets): {few}.")
-    notes.append(_over_models(n_models(compared.runs)))
     varies = [path.removeprefix("model.").removeprefix("spec.") for path in compared.what_varies()]
-    are_sets = len(compared.over_sets) == len(compared.groups)
     things = [path for path in varies if path not in ("card.seed", "card.recipe.seed")]
-    things = [path for path in things if not (are_sets and path.startswith(("prompts", "splits")))]
     if len(things) > 1:
         named = ", ".join(things[:12]) + (f" and {len(things) - 12} more" if len(things) > 12 else "")
         notes.append(
@@ -142,21 +135,6 @@ def _notes(compared: Compared, differences: Table, groups: Sequence[str]) -> lis
             "the dimension of a head, can cause this: compare each value with its own null."
         )
     return notes
-
-
-def _over_models(n: int) -> str:
-    if n < MIN_MODELS:
-        counted = "Two models" if n == 2 else "One model"
-        return (
-            f"{counted}: no number has a p over models, because two are on the same side of the null half of the time "
-            f"by chance. Compare {MIN_MODELS} or more, and six or more for a p of 0.05."
-        )
-    can = "can" if smallest_p(n) <= ALPHA else "cannot"
-    return (
-        f"The table models compares every number of {n} models with its null; the unit is the model. The smallest "
-        f"possible p is {smallest_p(n):.2g}, so it {can} reach {ALPHA}. Models that share data or architecture are not "
-        "independent."
-    )
 
 
 def _with_their_nulls(differences: Table) -> list[str]:

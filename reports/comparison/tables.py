@@ -1,6 +1,5 @@
 """The tables of a comparison: every number of every run, its distance from the reference, curves, and what differs.
 
-Where there are three models or more, every number is compared with its null by exact sign flips, the model as the unit.
 Between single runs a difference has the interval recovered from theirs (`interp.records.diff`). Between groups of
 repetitions it is Welch's t interval for the difference of two means over runs: what is uncertain within a run then
 shows up, with the rest, in the spread between them.
@@ -15,10 +14,9 @@ import numpy as np
 from scipy import special
 
 from interp.findings import Interval, Scalar
-from interp.formatting import cell, short
+from interp.formatting import cell
 from interp.records.answers import SAID, answers
 from interp.records.diff import shift
-from interp.statistics.exact_sign_flips import sign_flip_p, smallest_p
 from interp.statistics.intervals import NORMAL, TMean, t_mean, t_quantile
 from interp.table import LABEL, Table, number_columns
 
@@ -32,9 +30,6 @@ MOVER = "recovered from both intervals (MOVER)"
 WELCH = "Welch's t over runs"
 _PLACE = {"layer": -1, "depth": 0}
 """Columns that say how deep a row is, and what is added to the model's layers to give the last of them."""
-ALL = "all"
-MIN_MODELS = 3
-"""Models from which there is a p over them: of two, chance puts both on one side half of the time."""
 
 
 @dataclass(frozen=True)
@@ -77,79 +72,6 @@ def _difference_rows(compared: Compared) -> Iterator[_Row]:
                 **_bounds("difference", difference), "p": difference.p, "verdict": verdict, "method": method,
                 "meaning": mine[0].meaning,
             }  # fmt: skip
-
-
-def _set_rows(compared: Compared) -> Iterator[_Row]:
-    """One row for each number of each model that was measured on several sets of prompts: its spread over them."""
-    for key in compared.shared:
-        for group, runs in compared.over_sets.items():
-            mine = [run for run in runs if key in run.scalars]
-            values = np.array([run.scalars[key].value for run in mine])
-            if not len(values):
-                continue
-            reason = _no_interval(values)
-            found = t_mean(values)
-            low, high = (math.nan, math.nan) if reason else (found.low, found.high)
-            yield {
-                "group": group, **_about(key, mine[0].scalars[key], compared), "n_sets": len(mine),
-                "sets": "; ".join(r.label for r in mine),
-                "values": ", ".join(short(value) for value in values), "mean": float(values.mean()),
-                "deviation": float(values.std(ddof=1)) if len(values) > 1 else math.nan, "low": low, "high": high,
-                "reason": reason,
-            }  # fmt: skip
-
-
-def _no_interval(values: np.ndarray) -> str:
-    """Why so many sets have no interval over them; empty where they have one."""
-    if not np.isfinite(values).all():
-        return "a set without the number"
-    if len(values) < 3:
-        return f"{len(values)} sets are too few to estimate a spread"
-    return "" if np.ptp(values) else "the same on every set"
-
-
-def _model_rows(compared: Compared) -> Iterator[_Row]:
-    """One row for each number over all models, and over those of each group of repetitions, against its null.
-
-    The unit is the model: runs of one are averaged. None with fewer than three models.
-    """
-    sets = {ALL: list(compared.runs)} | (compared.groups if compared.is_pooled else {})
-    for said, runs in sets.items():
-        if n_models(runs) < MIN_MODELS:
-            continue
-        for key in compared.shared:
-            pairs = _of_models(runs, key)
-            if len(pairs):
-                first = next(run.scalars[key] for run in runs if key in run.scalars)
-                yield {"models": said, **_about(key, first, compared), **_over_models(pairs)}
-
-
-def n_models(runs: Sequence[Run]) -> int:
-    """How many different models the runs are of."""
-    return len({run.model for run in runs})
-
-
-def _of_models(runs: Sequence[Run], key: tuple[str, str]) -> np.ndarray:
-    """Value and null of every model that has the number, `[model, 2]`."""
-    found: dict[str, list[tuple[float, float]]] = {}
-    for run in runs:
-        s = run.scalars.get(key)
-        if s is not None and np.isfinite(s.value):
-            null = s.null.value if s.null is not None else s.reference
-            found.setdefault(run.model, []).append((s.value, math.nan if null is None else null))
-    return np.array([np.mean(pairs, axis=0) for pairs in found.values()]).reshape(-1, 2)
-
-
-def _over_models(pairs: np.ndarray) -> dict[str, object]:
-    known = pairs[np.isfinite(pairs).all(axis=1)]
-    difference = known[:, 0] - known[:, 1]
-    value, null = (float(x) for x in (known.mean(axis=0) if len(known) else (pairs[:, 0].mean(), math.nan)))
-    mean, p, least = Estimate(math.nan), math.nan, math.nan
-    why = f"{len(known)} models have the number and a null: a p over models needs {MIN_MODELS}"
-    if len(known) >= MIN_MODELS:
-        mean, p, least, why = t_mean(difference), sign_flip_p(difference), smallest_p(len(known)), ""
-    return {"n_models": len(known), "value": value, "null": null, **_bounds("difference", mean), "p": p,
-            "smallest_p": least, "why": why}  # fmt: skip
 
 
 def estimate(repetitions: Sequence[Scalar]) -> Estimate | TMean:
@@ -304,8 +226,8 @@ def _bounds(name: str, found: Estimate | TMean) -> dict[str, object]:
 
 _UNITS = {
     **dict.fromkeys(("value", "low", "high", "null", "difference", "mean", "deviation"), "of the number"),
-    "is_headline": "boolean", "n_runs": "runs", "n_sets": "sets", "n_models": "models", "n": "1", "depth": "fraction",
-    "p": "probability", "smallest_p": "probability",
+    "is_headline": "boolean", "n_runs": "runs", "n": "1", "depth": "fraction",
+    "p": "probability",
 }  # fmt: skip
 """Units of columns; the others are labels."""
 _TABLES: Mapping[str, tuple[Callable[[Compared], Iterable[_Row]], str, str]] = {
@@ -314,17 +236,6 @@ _TABLES: Mapping[str, tuple[Callable[[Compared], Iterable[_Row]], str, str]] = {
         _difference_rows,
         "group against probe name unit is_headline n_runs value low high null difference p verdict method meaning",
         "Means over the runs of a group with t intervals, or single runs with their own, compared with the reference.",
-    ),
-    "prompt_sets": (
-        _set_rows, "group probe name unit is_headline n_sets sets values mean deviation low high reason",
-        "One model on several sets of prompts: values in the order of the runs, mean, standard deviation and 95 % t "
-        "interval over sets (a single run's interval is over prompts of one set). There is no p: sets are chosen, not "
-        "sampled, and share the model.",
-    ),
-    "models": (
-        _model_rows, "models probe name unit is_headline n_models value null difference p smallest_p why",
-        "Mean over models of value minus null (without a null: minus the value without an effect), its t interval, and "
-        "p from all sign flips of the models' differences; smallest_p is the smallest possible.",
     ),
     "numbers": (
         _number_rows, "run group probe name unit is_headline value low high null p n",

@@ -22,7 +22,6 @@ from interp.loading.load import load
 from interp.need import Need
 from interp.reading.forward import capture, packs_for
 from interp.reading.packs import each_alone, packed
-from interp.reductions import Moments
 from interp.self_check.selfcheck import check_model, run_checks
 from tests.captures import assert_read_as_computed
 from tests.quick import quick
@@ -171,7 +170,7 @@ def test_a_further_family_or_another_shape_of_one_passes_the_self_check(kind, ch
 SITES = (
     Need("v"), Need("q", at="all"), Need("z"), Need("attn_out"), Need("mlp_out"), Need("resid", at="all"),
     Need("pattern_entropy"), Need("pattern_entropy_no_first"), Need("sink_mass", at="all"), Need("qk_cosine"),
-    Need("lens_kl"), Need("outcome_log_prob"), Need("next_loss", at="followed"), Need("v", Moments(), "all"),
+    Need("lens_kl"), Need("outcome_log_prob"), Need("next_loss", at="followed"),
 )  # fmt: skip
 MAY_SEE_LESS = {
     "mistral", *(k for k, config in CONFIGS.items() if {"sliding_window", "attention_chunk_size"} & set(config)),

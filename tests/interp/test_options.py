@@ -13,10 +13,9 @@ import pytest
 from interp.reports.page.about import python
 from typer.testing import CliRunner
 
-import interp
 from interp.cli.app import app
 from interp.edits import BypassLayer
-from interp.errors import InterpError, PromptError, UsageError
+from interp.errors import InterpError, UsageError
 from interp.options import BESIDE, HASHED, OPTIONS, RunOptions
 from interp.records.diff import diff
 from interp.records.record import RunRecord, open_run
@@ -42,7 +41,6 @@ CHANGES: dict[str, dict[str, Any]] = {
     "adapter": {"adapter": "an/adapter"},
     "chat": {"chat": True, "gguf": "tiny.gguf"},  # which has a chat template
     "dtype": {"dtype": "bfloat16"},
-    "splits": {"splits": "2/4"},
     "n_untrained": {"null": "untrained", "n_untrained": 7},
     "text_column": {"text_column": "backwards"},
     "cluster": {"cluster": "none"},
@@ -256,17 +254,3 @@ def test_a_text_that_no_record_can_hold_is_refused_before_anything_is_measured(n
         RunOptions(**{name: HALF})
     said = CliRunner().invoke(app, ["run", OPTIONS[name].flag, HALF])
     assert isinstance(said.exception, InterpError)
-
-
-@pytest.mark.parametrize("splits", ["99999999999", "9" * 5000, "10001", "2/1", "5/4", "0", "1/0", "-2", "2.0", "²"])
-def test_splits_that_name_no_parts_are_refused_at_once(splits):
-    said = CliRunner().invoke(app, ["run", "--splits", splits, "--probe", "orthogonality"])
-    assert isinstance(said.exception, UsageError) and "names no parts" in said.exception.found
-
-
-@pytest.mark.slow
-def test_more_parts_than_prompts_are_refused_once_and_before_anything_is_measured(place):
-    (place / "few.txt").write_text("one and\ntwo and\nthree then\n")
-    with pytest.raises(PromptError, match="10000 parts of the 3 prompts"):
-        interp.run_many(["pythia-70m"], options={"prompts": "few.txt", "splits": "10000"}, out=place / "runs")
-    assert not (place / "runs").exists()

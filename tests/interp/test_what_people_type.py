@@ -147,7 +147,6 @@ SAID = {
     "another null": (lambda: ran(null="random"), "Known: untrained"),
     "yes as true": (lambda: ran(chat="yes"), "True or False"),
     "clusters of values": (lambda: ran(cluster=["a", "b"]), "Give a text"),
-    "parts of a run": (lambda: ran(splits=2), "interp.run_many"),
     "a checkpoint": (lambda: ran(checkpoints="step1"), "the checkpoints step1"),
     "the number of a prompt": (lambda: ran(show_tokens=99), "0 to 19"),
     "a site by number": (lambda: Need(3), "there is no site"),
@@ -213,9 +212,8 @@ def test_no_pass_has_more_sequences_than_were_asked_for_and_the_numbers_stay(pro
 
 
 def test_paths_streams_options_and_signatures_take_what_people_give():
-    need = Need("v", interp.Mean(), "last")
     table = pd.DataFrame({"text": TEXTS, "n": range(20)})
-    counts = [interp.collect_stream(here().model, given, need).n_prompts for given in (TEXT, table, iter(TEXTS))]
+    counts = [len(interp.collect(here().model, given, "v").prompts) for given in (TEXT, table, iter(TEXTS))]
     assert counts == [1, 20, 20]
     assert list(inspect.signature(interp.AblateHeads).parameters)[:2] == ["layer", "heads"]
     asked = RunOptions(

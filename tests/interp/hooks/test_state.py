@@ -40,7 +40,6 @@ def passing(model, block):
 READINGS = {
     "collect": lambda model: interp.collect(model, PROMPTS, ["v"]),
     "collect with edits": lambda model: interp.collect(model, PROMPTS, ["v"], edits=[EDIT]),
-    "collect_stream": lambda model: interp.collect_stream(model, PROMPTS, [interp.Need("v", interp.Mean())]),
     "run": lambda model: interp.run(model, prompts=PROMPTS, probes=["manifold"], out=None, quiet=True),
     "generate": lambda model: interp.generate(model, PROMPTS, n_tokens=2),
     "applied": lambda model: passing(model, interp.applied(model, EDIT)),

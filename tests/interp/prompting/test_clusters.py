@@ -9,7 +9,7 @@ import interp
 from interp.errors import PromptError
 from interp.prompt import Clusters, Prompt, PromptSet
 from interp.prompting.clusters import described, in_words, notes_of, with_clusters
-from interp.prompting.pools import most_drawn, part_of
+from interp.prompting.pools import most_drawn
 
 NAMES = ("Ann", "Tom", "Ben", "Lucy", "Max", "Sara")
 FRAMES = (
@@ -92,19 +92,12 @@ def test_who_reads_only_the_numbers_is_told_where_clusters_are_at_most_half(colu
         assert record["caution"] == notes_of(found)[0]
 
 
-def test_parts_count_their_own_clusters_and_keep_them_whole() -> None:
+def test_parts_count_their_own_clusters() -> None:
     found = clustered(prompts()).take(range(6, 18))
     assert found.clusters is not None and found.clusters.n_at == {0.25: 2, 0.5: 2, 1.0: 12}
     assert in_words(found) == "12 prompts in 2 clusters, by shared wording"
     assert in_words(found.take([0, 1])) == "2 prompts in 1 cluster, by shared wording"
     assert all("such as" not in note for note in notes_of(found)), "an example may be of the others"
-    found = clustered(prompts())
-    assert found.clusters is not None
-    parts = [part_of(found, f"{i}/3", 0) for i in (1, 2, 3)]
-    codes = [set(part.clusters.code.tolist()) for part in parts if part.clusters]
-    assert sum(len(part) for part in parts) == 24 and sum(map(len, codes)) == len(set.union(*codes)) == 9
-    with pytest.raises(PromptError, match="10 parts of the 24 prompts in 9 clusters"):
-        part_of(found, "1/10", 0)
 
 
 def test_clusters_that_need_no_word_and_a_column_that_is_not_there() -> None:

@@ -12,7 +12,7 @@ from interp.errors import UsageError
 from interp.need import Need
 from interp.probe import Condition
 from interp.reading.forward import capture
-from interp.reductions import Mean
+from interp.reductions import PromptMean
 from tests.interp.system.test_processes import sequences
 from tests.tiny_models import FAMILIES, fresh_model, n_hooks
 
@@ -100,7 +100,7 @@ def test_conditions_that_read_early_end_early():
     model = fresh_model("llama")
     prompts, ids = sequences(5)
     axis = np.random.default_rng(0).normal(size=48)
-    mean = Need("resid", Mean(), "all")
+    mean = Need("resid", PromptMean(), "all")
     edit = RemoveAxis(layer=1, axis=axis, site="resid")
 
     def read(under):

@@ -13,7 +13,7 @@ from interp.need import Need
 from interp.probe import Condition
 from interp.reading.batches import ran_out
 from interp.reading.forward import capture
-from interp.reductions import Mean, Moments, PromptMean
+from interp.reductions import PromptMean
 from tests.captures import assert_captures_agree
 from tests.interp.system.thread_ranks import in_ranks
 from tests.quick import quick
@@ -22,7 +22,7 @@ from tests.tiny_models import VOCAB, fresh_model, n_hooks, prompts_of, shapes_of
 NEEDS = (
     Need("v"), Need("resid", at="all"), Need("pattern_entropy", at="all"), Need("pattern_entropy_null", at="all"),
     Need("next_log_prob"), Need("lens_kl"), Need("attn_logit"), Need("next_loss", at="followed"),
-    Need("v", Moments(), "all"), Need("k", Mean(), "all"), Need("q", PromptMean(), "all"),
+    Need("q", PromptMean(), "all"),
 )  # fmt: skip
 CLOSE = {"rtol": 2e-4, "atol": 2e-5}
 ERRORS = (

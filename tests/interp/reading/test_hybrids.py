@@ -98,9 +98,6 @@ def test_a_layer_is_named_by_its_own_number(model):
     every = interp.collect(model, PROMPTS, ATTENTION)
     for need in ATTENTION:
         np.testing.assert_allclose(one[need][0], every[need][-1], rtol=1e-6)
-    pytest.importorskip("xarray")
-    axis = "layer" if model.info.attention_layers is None else "attention_layer"
-    assert every.to_xarray()["v"][axis].values.tolist() == list(model.info.layers_with_attention)
     weights = interp.collect(model, PROMPTS, ["W_V"], layers=[layer])[Need("W_V")][0]
     attention = model.family.attention_by_layer(model.module)[layer]
     np.testing.assert_allclose(np.hstack(weights), attention.v_proj.weight.T.detach().numpy(), rtol=1e-6)

@@ -11,7 +11,7 @@ from interp.need import Need
 from interp.reading import collector, lens
 from interp.reading.forward import capture
 from interp.reading.lens import Lens
-from interp.reductions import Mean, PromptMean
+from interp.reductions import PromptMean
 from interp.running.choose_probes import choose_probes
 from tests.interp.test_families import CONFIGS, FEW, tiny
 from tests.quick import quick
@@ -22,7 +22,7 @@ NEEDS = (
     Need("next_loss", at="followed"),
     Need("pattern_entropy"), Need("pattern_entropy", PromptMean(), "all"), Need("pattern_entropy_no_first_null"),
     Need("pattern_entropy_null", PromptMean(), "all"), Need("qk_cosine", at="all"), Need("qk_logit_no_first_null"),
-    Need("sink_mass", Mean(), "all"), Need("mass_previous", at="all"), Need("pattern_row"), Need("mlp_logit"),
+    Need("sink_mass", PromptMean(), "all"), Need("mass_previous", at="all"), Need("pattern_row"), Need("mlp_logit"),
     Need("lens_kl"), Need("outcome_log_prob"),
 )  # fmt: skip
 

@@ -27,7 +27,7 @@ from interp.reading import forward
 from interp.reading.forward import capture
 from interp.records import unfinished
 from interp.records.unfinished import PARTIAL, Unfinished, refuse_unwritable
-from interp.reductions import Mean, Moments, PromptMean
+from interp.reductions import PromptMean
 from interp.running.run import run
 from interp.system import signals as stopping
 from interp.system.signals import Stopped
@@ -41,7 +41,7 @@ from tests.quick import quick
 from tests.tiny_models import fresh_model
 
 NEEDS = [
-    Need("v"), Need("resid", at="all"), Need("q_pre", Moments()), Need("mlp_out", Mean()),
+    Need("v"), Need("resid", at="all"), Need("q_pre", at="last"), Need("mlp_out", PromptMean()),
     Need("z", PromptMean(), "all"), Need("k", PromptSample(5), "all"), Need("next_log_prob"),
     Need("pattern_entropy_null"), Need("lens_kl"), Need("next_loss", at="followed"),
 ]  # fmt: skip
@@ -100,7 +100,7 @@ def test_a_pass_that_is_stopped_goes_on_from_its_last_batch_to_the_same_bytes(tm
 
 def test_a_pass_that_is_killed_goes_on_from_what_was_kept_last(tmp_path, at_once, stop_in):
     model, (prompts, ids) = fresh_model("llama"), sequences(40)
-    needs = [Need("v"), Need("q_pre", Moments())]
+    needs = [Need("v"), Need("q_pre", PromptMean())]
 
     def die(done, total):
         if done > 20:
@@ -237,7 +237,7 @@ class Sums(Probe):
 
     @property
     def needs(self):
-        return (Need("v"), Need("resid", Moments()), Need("next_log_prob"))
+        return (Need("v"), Need("resid", PromptMean()), Need("next_log_prob"))
 
     def analyse(self, base, under):
         found = {f"{need.site}_{name}": float(array.sum()) for need in self.needs

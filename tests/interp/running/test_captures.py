@@ -12,21 +12,23 @@ import pytest
 import safetensors.numpy
 import torch
 from interp.probes import Manifold
+from interp.probes.causal.prompt_sample import PromptSample
 from interp.wind_tunnels import Bijection
 
 import interp
 from interp.errors import PromptError, RecordError, UnknownName, UsageError
 from interp.need import Need
 from interp.reading.forward import capture
-from interp.reductions import Mean, Moments, PromptMean
+from interp.reductions import PromptMean
 from interp.running.collect import _streamed
 from interp.system.array_files import ArrayFile, read_array, write_array
+from interp.system.digest import digest_of
 from tests.captures import assert_captures_agree
 from tests.paths import ROOT
 
 QUICK = {"manifold": {"n_permutations": 20, "n_null": 20, "n_bootstrap": 20, "n_splits": 2}}
 NEEDS = (
-    Need("v"), Need("W_K"), Need("outcome_log_prob"), Need("resid", Moments(), "last"), Need("resid", Mean(), "all"),
+    Need("v"), Need("W_K"), Need("outcome_log_prob"), Need("resid", at="last"),
     Need("pattern_entropy", PromptMean(), "all"), Need("k", at="all"),
 )  # fmt: skip
 
@@ -95,7 +97,7 @@ def test_arrays_are_plain_safetensors_and_stay_in_their_files(tmp_path):
 
 def test_a_saved_or_streamed_capture_is_the_capture(tunnel, sequences, monkeypatch, tmp_path):
     monkeypatch.setattr("interp.running.collect.PROMPTS_AT_ONCE", 7)
-    needs = [need for need in NEEDS if need.at != "last" and not isinstance(need.reduction, Mean)]
+    needs = [need for need in NEEDS if need.at != "last"]
     whole = interp.collect(tunnel, sequences, needs)
     assert_same(whole, interp.collect(tunnel, sequences, needs, to=tmp_path / "new" / "c"), atol=1e-5)
     assert [path.name for path in (tmp_path / "new").iterdir()] == ["c"]
@@ -106,6 +108,18 @@ def test_a_saved_or_streamed_capture_is_the_capture(tunnel, sequences, monkeypat
     assert [c["name"] for c in record.selfcheck] == [c["name"] for c in run.selfcheck] and record.path is not None
     page = (record.path / "report.html").read_text()
     assert "self-check: not" not in page and interp.open_run(record.path).spec == record.spec
+
+
+@pytest.mark.parametrize("gone", ["Mean", "Moments"])
+def test_an_earlier_capture_opens_without_the_reductions_that_went(tunnel, sequences, tmp_path, gone):
+    needs = [Need("v"), Need("pattern_entropy", PromptMean(), "all")]
+    file = interp.collect(tunnel, sequences, needs).save(tmp_path / "c") / "capture.json"
+    content = json.loads(file.read_text().replace('"PromptMean"', f'"{gone}"'))
+    plain = {name: value for name, value in content.items() if name not in ("format", "digest")}
+    file.write_text(json.dumps(content | {"digest": digest_of(plain)}))
+    with pytest.warns(UserWarning, match=f"{gone} of pattern_entropy is left out"):
+        opened = interp.open_capture(tmp_path / "c")
+    assert list(opened) == [Need("v")]
 
 
 @pytest.mark.slow
@@ -132,7 +146,7 @@ def test_streaming_holds_one_lot_of_prompts(tunnel, monkeypatch, tmp_path):
 def test_what_depends_on_all_prompts_is_not_streamed(tunnel, sequences, tmp_path, extra):
     with pytest.raises(UsageError, match=next(iter(extra))):
         interp.collect(tunnel, sequences, ["v"], to=tmp_path / "c", **extra)
-    for need in (Need("v", Moments()), Need("qk_logit_null"), Need("pattern_row")):
+    for need in (Need("v", PromptSample(2)), Need("qk_logit_null"), Need("pattern_row")):
         with pytest.raises(UsageError, match=need.site):
             interp.collect(tunnel, sequences, [need], to=tmp_path / "c")
     (tmp_path / "c").mkdir()
@@ -149,19 +163,6 @@ def test_a_folder_that_another_process_made_meanwhile_is_left_alone(tunnel, sequ
     with pytest.raises(RecordError, match="a file or folder of this name exists"):
         interp.collect(tunnel, sequences, ["v"], to=tmp_path / "c")
     assert [*tmp_path.rglob("*")] == [tmp_path / "c"]
-
-
-def test_axes_by_name_in_xarray(captured, texts_read):
-    pytest.importorskip("xarray", reason="the extra xarray is not installed")
-    data = captured.to_xarray()
-    assert data["v"].dims == ("layer", "row", "kv_head", "d_head") and data["k"].dims[1] == "row_all"
-    assert data["resid.last.Moments.covariance"].dims == ("depth", "feature", "other_feature")
-    assert data["pattern_entropy"].dims == ("layer", "each_prompt", "head")
-    assert data["token"].dims == ("row",) and data["token_all"].dims == ("row_all",)
-    first = data["v"].where(data.prompt == 3, drop=True)
-    assert np.array_equal(first.values, captured["v"][:, captured.rows["prompt"] == 3])
-    assert data.next_entropy_bits.attrs["unit"] == "bits" and data["v"].attrs["unit"] == "activation"
-    assert texts_read[1].to_xarray()["resid"].sel(depth=1).shape == texts_read[1]["resid"].shape[1:]
 
 
 def test_arrays_of_another_tool_are_the_capture_that_we_take(tiny_text_model, texts_read, tmp_path):
@@ -254,7 +255,7 @@ def test_the_snippet_of_the_page_gives_the_capture_that_we_take(tool, of_tool, t
         ({"v": (AXES, GOOD.astype(object))}, "its dtype is object"),
         ({"v": (AXES, torch.zeros(2, 3, 4, 5, dtype=torch.bfloat16))}, "numpy cannot convert it"),
         ({"v": (AXES, [np.zeros(2), np.zeros(3)])}, "numpy cannot convert it"),
-        ({Need("v", Moments()): ("layer feature", GOOD[0, 0])}, "only rows and means over prompts"),
+        ({Need("v", PromptSample(2)): (AXES, GOOD)}, "only rows and means over prompts"),
         ({}, "there is none"),
     ],
 )  # fmt: skip

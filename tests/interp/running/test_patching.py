@@ -168,6 +168,14 @@ def test_what_cannot_be_attributed_or_averaged_is_refused(tunnel):
         pass
 
 
+def test_means_weigh_every_position_alike(tiny_text_model):
+    texts = ["one", "two three four", "five six"]
+    edit = interp.AblateHeads(layer=1, heads=(0, 2), by="mean", at="all")
+    (filled,) = interp.with_means(tiny_text_model, texts, edit)
+    z = interp.collect(tiny_text_model, texts, [interp.Need("z", at="all")])["z"]
+    np.testing.assert_allclose(filled.mean, z[1].astype(float).mean(axis=0)[[0, 2]], rtol=1e-12)
+
+
 @pytest.mark.parametrize("at", ["all", (0, 2)])
 def test_means_over_named_prompts_are_those_that_collect_ablates_by(tunnel, at):
     prompts = interp.sampled_prompts(tunnel.task, 6)

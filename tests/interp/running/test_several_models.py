@@ -8,21 +8,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-import numpy as np
 import pytest
-from interp.wind_tunnels import Bijection
 from safetensors.numpy import load_file, save_file
-from scipy import stats
 from transformers import PreTrainedModel
 from typer.testing import CliRunner
 
 import interp
 from interp.cli.app import app
 from interp.errors import UsageError
-from interp.prompting.pools import part_of, parts
-from interp.running.several_models import run_many
+from interp.running.several_models import RunOutcome, run_many
 from tests.interp.running.test_checkpoints import Follower
 from tests.plain_probe import PlainProbe
+from tests.reports.comparison.test_comparison import made
 from tests.reports.everything import SETTINGS
 from tests.tiny_models import tiny_model
 
@@ -197,61 +194,12 @@ def test_wrong_use_is_refused_before_anything_is_measured(tmp_path, models, more
     assert said in str(refused.value) and not any(tmp_path.iterdir())
 
 
-def test_parts_processes_and_sets_that_do_not_go_together_are_refused(tmp_path, monkeypatch):
-    with pytest.raises(UsageError, match="one run of --splits 3: these are 3 runs"):
-        interp.run(probes=["manifold"], n_pool=25, splits="3", out=tmp_path, quiet=True)
-    record = interp.run(probes=["manifold"], settings=FAST, n_pool=25, splits="2/3", out=tmp_path, quiet=True)
-    assert record.prompts["n"] == 8 and "--splits 2/3" in record.spec["command"]
+def test_processes_and_sets_that_do_not_go_together_are_refused(tmp_path, monkeypatch):
     with pytest.raises(UsageError, match="both select what is read"):
         run_many([MODELS[0]], prompts=("mixed", "fiction"), options={"prompts": "mixed"})
     monkeypatch.setenv("WORLD_SIZE", "2")
     with pytest.raises(UsageError, match="several models in 2 processes"):
         run_many(MODELS[:2], options=OPTIONS, out=tmp_path, quiet=True)
-
-
-def test_parts_are_disjoint_make_the_whole_set_and_are_the_same_again():
-    whole = interp.sampled_prompts(Bijection(), n=23)
-    dealt = [part_of(whole, part, seed=3) for part in parts("4")]
-    ids = [[prompt.token_ids for prompt in each.prompts] for each in dealt]
-    assert sorted(map(len, ids)) == [5, 6, 6, 6] and parts("4") == ("1/4", "2/4", "3/4", "4/4")
-    together = [one for each in ids for one in each]
-    assert sorted(together) == sorted(prompt.token_ids for prompt in whole.prompts)
-    assert ids[1] == [prompt.token_ids for prompt in part_of(whole, "2/4", seed=3).prompts]
-    assert ids[1] != [prompt.token_ids for prompt in part_of(whole, "2/4", seed=4).prompts]
-    rows = [each.posterior for each in dealt]
-    assert sum(map(len, rows)) == len(whole.posterior), "what is known exactly of each goes along"
-
-
-@pytest.mark.slow
-def test_splits_are_runs_of_one_model_with_their_spread_over_parts(tmp_path):
-    result = CliRunner().invoke(app, ["run", *WORDS, "--n-pool", "60", "--splits", "3", "--out", str(tmp_path)])
-    assert result.exit_code == 0, result.output
-    assert "over prompt sets" in result.output and "against the reference" not in result.output
-    folders = [path.parent for path in tmp_path.glob("[!.]*/run.json")]
-    records = {r.spec.get("splits"): r for r in map(interp.open_run, folders) if r.model}
-    assert set(records) == {"1/3", "2/3", "3/3"}
-    (comparison,) = (r for r in map(interp.open_run, folders) if not r.model)
-    table = comparison.findings["comparison"].tables["prompt_sets"]
-    row = table.where((table["probe"] == "manifold") & (table["name"] == "pc1_plus_pc2_share"))
-    values = [records[f"{i}/3"].findings["manifold"]["pc1_plus_pc2_share"].value for i in (1, 2, 3)]
-    half = stats.t.ppf(0.975, 2) * np.std(values, ddof=1) / np.sqrt(3)
-    assert row["mean"][0] == pytest.approx(np.mean(values)) and row["deviation"][0] == pytest.approx(
-        np.std(values, ddof=1)
-    )
-    assert (row["low"][0], row["high"][0]) == pytest.approx((np.mean(values) - half, np.mean(values) + half))
-    assert row["sets"][0] == "part 1/3; part 2/3; part 3/3" and row["n_sets"][0] == 3 and row["reason"][0] == ""
-    assert any("measured on 3 sets of prompts" in note for note in comparison.findings["comparison"].notes)
-    again = CliRunner().invoke(app, ["run", *WORDS, "--n-pool", "60", "--splits", "3", "--out", str(tmp_path)])
-    assert again.output.count("found, ") == 3 and "measured, " not in again.output
-
-
-@pytest.mark.slow
-def test_two_sets_have_no_interval_over_sets_and_say_why(tmp_path):
-    done = run_many([MODELS[0]], options={**OPTIONS, "splits": "2"}, out=tmp_path, quiet=True)
-    assert [outcome.model for outcome in done.outcomes] == [f"{MODELS[0]} on part {i}/2" for i in (1, 2)]
-    table = done.comparison.findings["comparison"].tables["prompt_sets"]
-    assert np.isnan(table["low"]).all() and "p" not in table.columns
-    assert set(table["reason"]) <= {"2 sets are too few to estimate a spread", "a set without the number"}
 
 
 @pytest.mark.slow
@@ -260,5 +208,20 @@ def test_named_sets_are_runs_of_their_own(stories, tmp_path):
     result = CliRunner().invoke(app, words)
     assert result.exit_code == 0, result.output
     (folder,) = tmp_path.glob("comparison-*")
-    table = interp.open_run(folder).findings["comparison"].tables["prompt_sets"]
-    assert set(table["sets"]) == {"fiction; code; prose"} and set(table["n_sets"]) == {3}
+    table = interp.open_run(folder).findings["comparison"].tables["differences"]
+    assert dict(zip(table["group"], table["against"], strict=True)) == {
+        "fiction": "", "code": "fiction", "prose": "fiction"
+    }  # fmt: skip
+
+
+def test_several_models_are_compared_on_the_same_set(monkeypatch, tmp_path):
+    def outcome(name, asked):
+        folder = tmp_path / name.replace(" ", "-")
+        return RunOutcome(name, made(str(asked.model), 1.0).write(folder), True)
+
+    monkeypatch.setattr("interp.running.several_models._outcome", outcome)
+    many = run_many(["a", "b"], prompts=["one", "two"], out=tmp_path, quiet=True)
+    table = many.comparison.findings["comparison"].tables["differences"]
+    assert dict(zip(table["group"], table["against"], strict=True)) == {
+        "a on one": "", "a on two": "", "b on one": "a on one", "b on two": "a on two"
+    }  # fmt: skip

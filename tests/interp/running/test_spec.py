@@ -1,7 +1,7 @@
 """Specifications: settings become typed fields, repeat themselves as a command, and refuse in words."""
 
 import ast
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import EntryPoint
 from typing import Literal
 
@@ -9,8 +9,10 @@ import pytest
 
 from interp import registry
 from interp.errors import InterpError, UsageError
+from interp.records.record import open_run
 from interp.running.spec import RunSpec, make_probe
 from interp.settings import split_settings
+from tests.hostile_files import RECORDS
 from tests.plain_probe import PlainProbe
 
 
@@ -127,3 +129,10 @@ def test_a_target_at_its_default_leaves_the_hash_of_earlier_records_and_another_
     assert asked.hash != plain.hash and RunSpec.from_json(asked.to_json()).settings["manifold"]["target"] == "evidence"
     assert "--set manifold.target=evidence" in asked.command and "'target': 'evidence'" in asked.python
     assert "target" not in plain.command + plain.python
+
+
+def test_a_run_of_an_option_that_went_is_not_repeated_without_it():
+    record = open_run(RECORDS / "run-1")
+    assert RunSpec.of(record).hash
+    with pytest.raises(UsageError, match="--splits 1/3"):
+        RunSpec.of(replace(record, spec=record.spec | {"splits": "1/3"}))

@@ -17,7 +17,7 @@ from interp.need import Need
 from interp.prompt import PromptSet
 from interp.reading.batches import cut
 from interp.reading.forward import capture
-from interp.reductions import Mean, Moments, PromptMean
+from interp.reductions import PromptMean
 from interp.system.processes import ALONE, Ranks, here
 from tests.captures import assert_captures_agree
 from tests.interp.editing.test_conditions import many, token_run
@@ -31,7 +31,7 @@ from tests.tiny_models import VOCAB, fresh_model
 NEEDS = (
     Need("v"), Need("resid", at="last"), Need("pattern_entropy", at="all"), Need("pattern_entropy_null", at="all"),
     Need("next_log_prob"), Need("lens_kl"), Need("next_loss", at="followed"), Need("W_Q"),
-    Need("v", Moments(), "all"), Need("k", Mean(), "all"), Need("q", PromptMean(), "all"),
+    Need("q", PromptMean(), "all"),
 )  # fmt: skip
 
 
