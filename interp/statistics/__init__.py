@@ -6,7 +6,6 @@ __all__ = [
     "dimension",
     "entropy_draw",
     "estimates",
-    "exact_sign_flips",
     "intervals",
     "isomap_curve",
     "jackknife",

@@ -36,9 +36,13 @@ def counted(prompts: Int[np.ndarray, " row"], clusters: Int[np.ndarray, " row"],
     n, sizes = len(np.unique(prompts)), np.unique(clusters, return_counts=True)[1]
     is_uneven = bool(sizes.sum() ** 2 < FEW_OF_ONE_SIZE * np.square(sizes).sum())
     n_clusters = len(sizes) if len(sizes) < n else None
-    few = len(sizes) < FEW_UNITS
-    enough = FEW_UNITS if few and not is_uneven else None
-    return {"n": n, "n_unit": name, "n_clusters": n_clusters, "underpowered": few or is_uneven, "enough": enough}
+    few = {"underpowered": True, "enough": None} if is_uneven else too_few(len(sizes), FEW_UNITS)
+    return {"n": n, "n_unit": name, "n_clusters": n_clusters, **few}
+
+
+def too_few(n: int, least: int) -> dict[str, Any]:
+    """Whether so many are too few, and how many would do, as fields of a scalar."""
+    return {"underpowered": n < least, "enough": least if n < least else None}
 
 
 def resampled_unit(about: Mapping[str, Any]) -> str:

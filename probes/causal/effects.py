@@ -196,9 +196,12 @@ def _by_prompt(values: np.ndarray) -> Float[np.ndarray, " prompt"]:
 
 
 def estimates(
-    effects: Effects, under: Mapping[str, Readout], is_small: bool, n_rows: int, unit: str
+    effects: Effects, under: Mapping[str, Readout], few: Mapping[str, Any], n_rows: int, unit: str
 ) -> dict[str, Estimates]:
-    """The numbers at the primary intervention: the primary effect first, then every other readout."""
+    """The numbers at the primary intervention: the primary effect first, then every other readout.
+
+    `few` says of the prompts that the axis was fitted on whether they are too few, and how many would do.
+    """
     first, found = effects.names[0], dict[str, Estimates]()
     for place, (name, readout) in enumerate(zip(effects.names, effects.readouts, strict=True)):
         if name.layers != first.layers or readout in found:
@@ -209,16 +212,12 @@ def estimates(
         }
         if place == 0:
             mine |= {"kl_z": effects.z.at([0])} | _beside(effects) | _sizes(first, under)
-        is_few = is_small or (readout.startswith("later") and n_rows < FEW_ROWS)
-        about = about_run(effects.clusters[place], unit, is_few)
+        clusters = effects.clusters[place]
+        about = counted(np.arange(len(clusters)), clusters, unit) | (few if few["underpowered"] else {})
+        if readout.startswith("later") and n_rows < FEW_ROWS:
+            about["underpowered"] = True
         found |= {name: described(of, about, n=str(len(effects.controls))) for name, of in mine.items()}
     return found
-
-
-def about_run(clusters: Int[np.ndarray, " prompt"], unit: str, is_small: bool) -> dict[str, Any]:
-    """What a number over prompts of these clusters counts, as fields of a scalar."""
-    about = counted(np.arange(len(clusters)), clusters, unit)
-    return about | {"underpowered": is_small or about["underpowered"]}
 
 
 def described(found: Estimates, about: Mapping[str, Any], **words: str) -> Estimates:

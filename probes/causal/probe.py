@@ -33,13 +33,13 @@ from interp.statistics.estimates import Estimates
 from interp.statistics.quantities import Quantities
 from interp.statistics.resampling import bootstrap_weights
 from interp.statistics.spectra import Scaling
-from interp.statistics.units import counted
+from interp.statistics.units import counted, too_few
 from interp.table import Table
 
 from ..measures.answers import N_CONDITIONS
 from ..measures.cloud import Cloud, n_places
 from ..measures.field_checks import refuse_too_few, refuse_unknown
-from ..measures.sample_sizes import FEW_FITTED
+from ..measures.sample_sizes import FEW_HALVES
 from ..measures.target import NEXT_ENTROPY, Target
 from ..programs.swaps import STREAM, Directions, Swaps, is_swap, planned_swaps, program_findings, undefined_swap
 from .axis import Axis, Kind, Split, after_removal, fit_axes, held_out, refit_axes, saved
@@ -186,15 +186,15 @@ class Causal(Probe):
         sets = self._sets(cloud.n_layers)
         axes = self._axes(split, sorted({layer for layers in sets for layer in layers}))
         clusters = split.clusters
-        is_small = len(np.unique(cloud.units[split.fitting])) < FEW_FITTED
+        few = too_few(2 * len(np.unique(cloud.units[split.fitting])), FEW_HALVES)
         weights = bootstrap_weights(clusters, None, self.n_bootstrap, np.random.default_rng([self.seed, 2]))
-        about = counted(np.arange(len(clusters)), clusters, cloud.unit) | {"underpowered": is_small}
+        about = counted(np.arange(len(clusters)), clusters, cloud.unit) | few
         effects = Effects.of(under, self.n_bootstrap, np.random.default_rng([self.seed, 3]))
         if effects is None:
             why = "the model was not run under edits"
             found, tables = {"kl": Estimates.undefined(why, about=about | {"n": 0})}, {}
         else:
-            found = estimates(effects, under, is_small, len(split.run_rows), cloud.unit)
+            found = estimates(effects, under, few, len(split.run_rows), cloud.unit)
             tables = self._tables(effects, under, weights, target)
         edited = {layer: axis for layer in sets[0] if (axis := axes[layer]) is not None}
         found |= {name: described(of, about) for name, of in self._explained(split, edited, weights).items()}

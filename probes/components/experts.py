@@ -18,7 +18,7 @@ from interp.capture import Capture
 from interp.need import Need
 from interp.statistics.estimates import Estimates
 from interp.statistics.intervals import NORMAL, maximum_statistic_p
-from interp.statistics.units import FEW_UNITS, clusters_of, counted, resampled_unit
+from interp.statistics.units import FEW_UNITS, clusters_of, counted, resampled_unit, too_few
 
 from ..measures.halves import Groups, orders_within
 from .quantities import EXPERTS
@@ -105,7 +105,7 @@ def experts(drawn: Capture, n_permutations: int, seed: int) -> dict[str, Estimat
         if mine is None:
             mine = Estimates.undefined(f"undefined (no {by} occurs in two domains)")
         else:
-            about = {**mine.about, "n_unit": unit, "underpowered": mine.about["n"] < FEW_UNITS}
+            about = {**mine.about, "n_unit": unit, **too_few(mine.about["n"], FEW_UNITS)}
             mine = replace(mine, about=about, words={"drawn": unit})
         found[name] = mine
     return found

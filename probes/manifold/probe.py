@@ -28,6 +28,7 @@ from interp.statistics.neighbours import distinct_rows
 from interp.statistics.nulls import GaussianClouds
 from interp.statistics.quantities import Quantities
 from interp.statistics.spectra import Axes, Scaling, scaled
+from interp.statistics.units import too_few
 from interp.system.threads import side_by_side
 
 from ..measures.cloud import Cloud, n_places, own_number, refuse_layer
@@ -208,7 +209,7 @@ class Manifold(Probe):
         orders = Resampled.of(pool, self.n_permutations, 1, self.seed).orders
         best, name = best_layer(first, pool.sought, pool, orders, self.seed), f"best_layer_{pool.target.prefix}"
         return {
-            f"{name}_correlation": replace(best, about={**best.about, "underpowered": pool.n_units < FEW_HALVED}),
+            f"{name}_correlation": replace(best, about={**best.about, **too_few(pool.n_units, FEW_HALVED)}),
             f"{name}_correlation_within_token": WithinToken.of(pool, first).best_layer(self.n_permutations, self.seed),
         }
 

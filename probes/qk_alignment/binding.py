@@ -27,7 +27,7 @@ from interp.statistics.intervals import maximum_statistic_p, t_quantile
 from interp.statistics.jackknife import equal_groups, standard_error
 from interp.statistics.ratio import ratio
 from interp.statistics.resampling import random_orders
-from interp.statistics.units import FEW_UNITS
+from interp.statistics.units import FEW_UNITS, too_few
 
 from ..measures.finite import finite, finite_or_absent
 from ..measures.profiles import Part
@@ -79,9 +79,8 @@ def binding_findings(capture: Capture, n_permutations: int, rng: np.random.Gener
         return Part(notes=(f"binding is undefined: {bound}.",))
     binding = measure_binding(bound, n_permutations, rng)
     best, n = [int(np.nanargmax(binding.explained))], bound.n_sequences
-    few = n < FEW_UNITS
     known = {
-        "about": {"n": n, "n_unit": "sequence", "underpowered": few, "enough": FEW_UNITS if few else None},
+        "about": {"n": n, "n_unit": "sequence", **too_few(n, FEW_UNITS)},
         "words": {"layer": str(best[0]), "n_groups": str(binding.n_groups), "width": str(bound.keys.shape[2]),
                   "random": f"{bound.random_cosine:.3f}"},
     }  # fmt: skip

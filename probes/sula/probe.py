@@ -29,6 +29,7 @@ from interp.probe import AnalysisCost, Figure, Probe, Readout, Sentences
 from interp.prompt import PromptSet
 from interp.statistics.estimates import Estimates
 from interp.statistics.quantities import Quantities
+from interp.statistics.units import too_few
 
 from ..measures.answers import Answers
 from ..measures.calibration import Resamples, calibration
@@ -168,7 +169,7 @@ class Sula(Probe):
                 continue
             rng = self._rng(6, 2 * len(tests))
             found = movement_of_halves(halved[first], answers, rows, self.n_permutations, rng)
-            about = mine.counted | {"underpowered": mine.n_clusters < FEW_HALVED}
+            about = mine.counted | too_few(mine.n_clusters, FEW_HALVED)
             tests[condition, first] = {n: replace(of, why=_STILL, about=about) for n, of in found.items()}
         return tests
 

@@ -35,6 +35,7 @@ from interp.statistics.quantities import Quantities, Quantity
 from interp.statistics.ratio import ratio
 from interp.statistics.resampling import bootstrap_weights, shuffles
 from interp.statistics.ridge import fit_ridge
+from interp.statistics.units import too_few
 from interp.system.threads import side_by_side
 
 from ..measures.cloud import Cloud, refuse_layer
@@ -240,8 +241,7 @@ class _Setting:
     def numbers(self, found: "list[_Depth]", drawn: "list[list[_Held]]") -> dict[str, Estimates]:
         """Every number at every depth, beside its null."""
         pool = self.pool
-        few = pool.n_units < FEW_HALVES
-        about: dict[str, Any] = pool.counted | {"underpowered": few, "enough": FEW_HALVES if few else None}
+        about = pool.counted | too_few(pool.n_units, FEW_HALVES)
 
         def split(own: np.ndarray, null: np.ndarray, why: str, *scale: Any) -> Estimates:
             """Of `[depth, half split]` and `[draw, depth, half split]`."""

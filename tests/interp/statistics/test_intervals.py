@@ -1,13 +1,11 @@
 """Intervals and p: the one place that knows of 95 %, shares and counts against SciPy, exact flips of signs."""
 
 import ast
-from itertools import product
 
 import numpy as np
 import pytest
 from scipy import stats
 
-from interp.statistics.exact_sign_flips import MAX_EXACT, sign_flip_p, smallest_p
 from interp.statistics.intervals import (
     FISHER,
     PLAIN,
@@ -97,19 +95,3 @@ def test_excess_is_on_one_scale_and_zero_where_nothing_spreads():
     assert maximum_statistic_p(observed, moved)[0] == 0.01
     observed, moved = excess(np.array([2.0, np.nan]), np.array([[2.0, 1.0], [2.0, 3.0]]))
     assert observed[0] == 0 and (moved[:, 0] == 0).all() and np.isnan(observed[1])
-
-
-@pytest.mark.parametrize("n", [1, 2, 5, 8])
-def test_p_is_the_share_of_all_patterns_that_reach_as_far(n):
-    differences = np.random.default_rng(n).normal(0.5, 1.0, n)
-    sums = np.array([np.dot(signs, differences) for signs in product((1, -1), repeat=n)])
-    assert sign_flip_p(differences) == pytest.approx((np.abs(sums) >= abs(differences.sum()) - 1e-9).mean())
-    assert sign_flip_p(np.ones(n)) == smallest_p(n)
-
-
-def test_of_many_differences_p_is_drawn_and_never_0():
-    many = MAX_EXACT + 6
-    assert sign_flip_p(np.ones(many)) == smallest_p(many) == 1e-4
-    p = [sign_flip_p(np.random.default_rng(seed).normal(size=many)) for seed in range(200)]
-    assert np.mean(np.array(p) <= 0.2) == pytest.approx(0.2, abs=0.08)
-    assert np.isnan(sign_flip_p(np.array([])))
