@@ -191,7 +191,7 @@ class Belief(Probe):
         everywhere = np.arange(pool.rows.n_rows)
         places = [p for site, cloud in clouds.items() for p in layers_of(site, cloud, everywhere, "centred")]
         readings = side_by_side(lambda place: read_belief(place.points, setting, self._rng(1)), places)
-        counted = Counted.of(places, pool, pool.n_units < FEW_HALVES)
+        counted = Counted.of(places, pool, pool.n_units < FEW_HALVES, FEW_HALVES)
         scored = [scores(setting, reading) for reading in readings]
         by_place = self._by_place(places, readings, pool, setting)
         by_place |= {name: score_estimates([s[name] for s in scored], setting) for name in scored[0]}

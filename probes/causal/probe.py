@@ -39,7 +39,7 @@ from interp.table import Table
 from ..measures.answers import N_CONDITIONS
 from ..measures.cloud import Cloud, n_places
 from ..measures.field_checks import refuse_too_few, refuse_unknown
-from ..measures.sample_sizes import FEW_HALVES
+from ..measures.sample_sizes import FEW_FITTED
 from ..measures.target import NEXT_ENTROPY, Target
 from ..programs.swaps import STREAM, Directions, Swaps, is_swap, planned_swaps, program_findings, undefined_swap
 from .axis import Axis, Kind, Split, after_removal, fit_axes, held_out, refit_axes, saved
@@ -186,7 +186,8 @@ class Causal(Probe):
         sets = self._sets(cloud.n_layers)
         axes = self._axes(split, sorted({layer for layers in sets for layer in layers}))
         clusters = split.clusters
-        few = too_few(2 * len(np.unique(cloud.units[split.fitting])), FEW_HALVES)
+        n_run = self.n_prompts
+        few = too_few(len(np.unique(cloud.units[split.fitting])) + n_run, FEW_FITTED + n_run)
         weights = bootstrap_weights(clusters, None, self.n_bootstrap, np.random.default_rng([self.seed, 2]))
         about = counted(np.arange(len(clusters)), clusters, cloud.unit) | few
         effects = Effects.of(under, self.n_bootstrap, np.random.default_rng([self.seed, 3]))

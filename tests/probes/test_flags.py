@@ -33,7 +33,7 @@ def measured(name: str, n: int, alike: int = 1) -> Findings:
 def test_a_number_is_underpowered_below_the_prompts_that_it_wants_and_not_at_them(name, number, enough):
     below, at = (measured(name, n)[number] for n in (enough - 1, enough))
     assert below.underpowered and not at.underpowered
-    assert below.enough in (None, enough) and at.enough is None
+    assert below.enough == enough and at.enough is None
 
 
 TOGETHER = ["attention_entropy", "components", "manifold", "orthogonality", "qk_alignment", "sula"]
