@@ -5,11 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from interp.probes.attention_entropy.probe import AttentionEntropy
-from scipy.special import entr, softmax
 
-import interp
-from interp.findings import Scalar
-from interp.need import Need
 from interp.reductions import PromptMean
 from interp.testing import Shape, synthetic_capture
 
@@ -78,44 +74,3 @@ def test_no_lender_no_trend_and_no_need_of_rows_are_said():
     assert np.isnan(shallow["reduction"].value)
     assert all(n.at == "scored" for n in SCORED.needs)
     assert all(n.reduction == PromptMean() for n in replace(SMALL, positions="all").needs)
-
-
-@pytest.fixture(scope="module")
-def tunnel():
-    model = interp.load("tunnel:bijection-gpt-neox")
-    needs = (*SMALL.needs, *(Need(site, at="all") for site in ("q", "k")))
-    return interp.collect(model, interp.sampled_prompts(model.task, 60), needs)
-
-
-def float64_rows(q, k):
-    """Causal attention of one sequence, `[head, pos, key]`, in float64."""
-    s = np.einsum("qhd,khd->hqk", q.astype(np.float64), k.astype(np.float64)) / np.sqrt(q.shape[-1])
-    return softmax(np.where(np.tril(np.ones(s.shape[1:], bool)), s, -np.inf), axis=-1)
-
-
-def bits(a):
-    return entr(a).sum(-1) / np.log(2)
-
-
-@pytest.mark.slow
-def test_the_shipped_tunnel_equals_a_float64_computation_and_focuses_on_content(tunnel):
-    found = SMALL.analyse(tunnel, {})
-    q, k = (tunnel[Need(site, at="all")].reshape(3, 60, 23, 4, 16) for site in ("q", "k"))
-    a = np.array([[float64_rows(q[layer, i], k[layer, i]) for i in range(60)] for layer in range(3)])
-    swapped = np.array([[float64_rows(q[layer, i], k[layer, i - 1]) for i in range(60)] for layer in range(3)])
-    scored = bits(a)[..., ::2].mean(axis=(1, 2, 3))
-    everywhere = bits(a).mean(axis=(1, 2, 3))
-    table = found.tables["by_layer"]
-    assert np.abs(table["entropy"] - np.concatenate([scored, everywhere])).max() < 1e-5
-    assert found["reduction"].value == pytest.approx(1 - scored[2] / scored[0], abs=1e-5)
-    assert found["reduction_all_positions"].value == pytest.approx(1 - everywhere[2] / everywhere[0], abs=1e-5)
-    gain = (bits(swapped) - bits(a))[:, 1:, :, ::2].mean()
-    assert found["content_sharpening"].value == pytest.approx(gain, abs=1e-5)
-    assert found["sink_mass"].value == pytest.approx(a[..., ::2, 0].mean(), abs=1e-6)
-    rest = a[..., 2::2, 1:] / a[..., 2::2, 1:].sum(-1, keepdims=True)
-    no_first = np.concatenate([np.zeros((3, 60, 4, 1)), bits(rest)], axis=-1).mean(axis=(1, 2, 3))
-    assert np.abs(table["no_first"][:3] - no_first).max() < 1e-5
-    assert table["sharpening"][1] > 0.15 and table["sharpening_p"][1] == 0.01
-    assert abs(table["sharpening"][0]) < 0.1
-    for scalar in found.scalars.values():
-        assert isinstance(scalar, Scalar) and "{" not in scalar.meaning

@@ -383,17 +383,6 @@ def still(points, belief):
     return synthetic_capture(PROBE.needs, shape, planted={"resid": np.stack([points, points])}, posterior=belief)
 
 
-def test_fewer_sequences_than_features_are_fitted_and_underpowered():
-    rng = np.random.default_rng(0)
-    belief = rng.dirichlet(np.ones(2), 30)
-    points = belief @ rng.standard_normal((2, 200)) + 0.01 * rng.standard_normal((30, 200))
-    found = world(points, belief)
-    assert found["r2"].value > 0.95 and found["r2"].underpowered
-    assert found.arrays["resid.readout"].shape == (2, 2, 200)
-    told = found.arrays["belief_mean"] + (points - found.arrays["resid.origin"][1]) @ found.arrays["resid.readout"][1].T
-    assert np.abs(told - belief)[found.arrays["held_out"]].max() < 0.1
-
-
 def test_the_primary_layer_is_the_one_asked_for():
     points, belief, _ = planted(n=60)
     found = world(points, belief, probe=replace(PROBE, layer=0))
@@ -711,49 +700,6 @@ def test_the_plane_of_many_components_is_the_principal_one():
     assert np.linalg.norm(table["exact_x"]) == pytest.approx(expected[0])
     assert np.linalg.norm(table["exact_y"]) == pytest.approx(expected[1])
     np.testing.assert_allclose(table["decoded_x"], table["exact_x"], atol=1e-9)
-
-
-def run_shipped(out, **options):
-    settings = {"belief": {"sites": "resid", "n_permutations": 19, "n_bootstrap": 50}}
-    return interp.run(probes=["belief"], settings=settings, n_pool=80, out=out, quiet=True, **options)
-
-
-@pytest.fixture(scope="module")
-def run(tmp_path_factory):
-    return run_shipped(tmp_path_factory.mktemp("runs"))
-
-
-@pytest.mark.slow
-def test_the_shipped_tunnel_holds_the_surviving_set_above_the_embedding(run):
-    found = run.findings["belief"]
-    table = found.tables["by_layer"]
-    assert found["r2"].value > 0.5 > found["position_r2"].value
-    assert found["r2_beyond_position"].p == 0.05 and found["accuracy"].value > 0.85
-    assert abs(table["r2"][0]) < 0.05, "keys alone say nothing of the values that are taken"
-    assert found["output_tvd"].value < 0.05
-    assert found["r2"].underpowered and found["r2"].n_unit == "sequence"
-    assert any("a set (each component in or out)" in note for note in found.notes)
-    assert (run.path / "report.html").is_file()
-
-
-@pytest.mark.slow
-def test_swapping_the_whole_stream_at_the_end_gives_the_donors_prediction(run):
-    table = run.findings["belief"].tables["interchange"]
-    last = table.where(table["depth"] == 3)
-    whole = last.where(last["subspace"] == "all")
-    assert whole["donor_kl"][0] < 0.02 < 5 < whole["own_kl"][0], "as near as the donor's own prediction is"
-    assert sorted(set(table["depth"].tolist())) == [1, 2, 3], "ten keys do not tell ten values apart in the embedding"
-
-
-@pytest.mark.slow
-def test_the_belief_is_used_where_it_is_written_and_not_where_it_is_read_from(run):
-    found = run.findings["belief"]
-    redirected, by_readout = found["redirected"], found["redirected_by_readout"]
-    assert redirected.value > redirected.null.band[1] and redirected.p == 1 / 200 and redirected.is_p_least
-    assert 0 < redirected.interval[0] < redirected.value < redirected.interval[1]
-    assert by_readout.value < redirected.null.band[0], "where it is read from is quiet"
-    assert redirected.n == 16 and redirected.underpowered
-    assert any(figure.name == "interchange" for figure in PROBE.figures(found))
 
 
 def test_the_surviving_set_is_what_no_earlier_pair_has_taken():

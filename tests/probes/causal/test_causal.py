@@ -415,21 +415,6 @@ def shipped(tmp_path_factory):
     return interp.run(probes=[probe], n_pool=120, out=tmp_path_factory.mktemp("runs"), quiet=True)
 
 
-@pytest.mark.slow
-def test_the_shipped_tunnel_writes_its_page(shipped):
-    found = shipped.findings["causal"]
-    assert (shipped.path / "report.html").is_file()
-    assert found.headline[:2] == ("kl_beyond_controls", "kl")
-    assert found["kl_beyond_controls"].p_over == "" and found["later_r2_beyond_controls"].p_over
-    assert found["kl"].p is None and "kl_beyond_controls is tested" in found["kl"].null_reason
-    judged = [found[name] for name in found.scalars if name.endswith("_beyond_controls")]
-    assert all(s.null.value == 0 and s.null.band[0] < 0 < s.null.band[1] for s in judged)
-    assert any("Primary, named beforehand" in note for note in found.notes)
-    assert found["resample_kl"].value > 1 and found["top_kl"].value > 1, "the layer is used"
-    assert 0 < found["kl"].value < 0.5 and found["kl"].interval[0] > 0
-    assert {"edit dose 0", "edit read-back", "edit pattern"} <= {c["name"] for c in shipped.selfcheck if c["passed"]}
-
-
 def test_controls_and_principal_axes_are_changed_as_much_as_the_axis_and_cost_distance(shipped):
     matching = shipped.findings["causal"].tables["matching"]
     assert matching["matched_by"].tolist() == ["refit"] and matching["drawn"][0] == 1

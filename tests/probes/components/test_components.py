@@ -214,22 +214,3 @@ def test_attribution_of_the_shipped_tunnel_equals_head_and_frozen_norm(tunnel):
         logits = normed @ head.T
         expected = np.mean([row[t] - row.mean() for row, t in zip(logits, token, strict=True)])
         assert found[name].value == pytest.approx(expected, rel=1e-4)
-
-
-def test_the_last_depth_of_the_shipped_tunnel_is_its_prediction(tunnel):
-    _, captured, found = tunnel
-    q = np.exp2(captured[Need("next_log_prob")].astype(np.float64))
-    full = np.zeros_like(q)
-    full[:, captured.prompts.outcome_ids] = captured.posterior
-    by_row = [sum(p * np.log2(p / x) for p, x in zip(a, b, strict=True) if p > 0) for a, b in zip(full, q, strict=True)]
-    assert found["posterior_kl"].value == pytest.approx(np.mean(by_row), rel=1e-3)
-    assert found.tables["by_depth"]["lens_kl"][3] == pytest.approx(0, abs=1e-5)
-
-
-def test_the_shipped_tunnel_comes_closer_to_the_posterior_from_layer_one_on(tunnel):
-    *_, found = tunnel
-    table = found.tables["by_depth"]
-    assert table["posterior_kl"][3] < 0.01 < 0.2 < table["posterior_kl"][2] < 1 < table["posterior_kl"][1]
-    assert found["posterior_kl"].p < 0.05 and table["posterior_kl_p"][0] > 0.05
-    assert found["posterior_kl_trend"].p is None
-    assert any("neither comes after" in note for note in found.notes)

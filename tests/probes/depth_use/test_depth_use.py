@@ -120,22 +120,3 @@ def test_gains_add_up_and_the_whole_model_is_its_own_reference():
     curve = figures[0].plot.data[-1]
     assert curve.name == "as drawn" and list(curve.y) == table["next_kl"].tolist()
     assert len(under) == 4
-
-
-@pytest.mark.slow
-def test_the_shipped_tunnel_needs_its_last_layer_and_copies_do_not_replace_it(tmp_path):
-    probe = replace(SMALL, n_prompts=40)
-    found = interp.run(probes=[probe], n_pool=50, out=tmp_path, quiet=True).findings["depth_use"]
-    table = found.tables["by_depth"]
-    assert table["copies"].tolist() == [0] * 4 + [1] * 4 + [2] * 4
-    assert set(table["n_shown"][4:]) == {5}
-    full = table["posterior_kl"][table["depth"] == 3]
-    assert (full < 0.01).all() and (table["posterior_kl"][table["depth"] == 2] > 10 * full).all()
-    assert found["copies_gain"].value == pytest.approx(full[1] - full[2])
-    assert found["copies_for_layer"].value == pytest.approx(table["posterior_kl"][10] - table["posterior_kl"][7])
-    assert found["copies_for_layer"].p == 0.01 and found["last_layer"].value > 0.1
-    assert "Error by depth" in next(tmp_path.rglob("report.html")).read_text()
-    curves = [trace for trace in probe.figures(found)[0].plot.data if trace.name]
-    assert [curve.name for curve in curves] == ["as drawn", "5 observations shown once", "5 observations shown 2 times"]
-    for copies, curve in enumerate(curves):
-        assert list(curve.y) == table["posterior_kl"][table["copies"] == copies].tolist()

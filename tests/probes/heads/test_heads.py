@@ -538,21 +538,6 @@ def found_in(name, **fields):
     return measured(model, probe, run)[0]
 
 
-@pytest.mark.slow
-def test_the_head_of_a_look_up_that_gradients_do_not_see_is_found_through_its_layer():
-    """Layer 0 head 1 of the shipped tunnel writes the keys that layer 1 looks up with saturated attention."""
-    of_all = found_in("bijection-gpt-neox")
-    found = found_in("bijection-gpt-neox", screen="on", n_screened=2, n_sampled=4)
-    by_head = found.tables["by_head"]
-    assert (
-        by_head["screened"][1] < 0.01 * by_head["posterior_kl"][1]
-        and "layer 0 head 1" in of_all["top_head_ratio"].meaning
-    )
-    assert any("all of layers 0 and 1" in note for note in found.notes)
-    for name in ("top_head_ratio", "top_head_effect", "top_head_layer"):
-        assert found[name].value == pytest.approx(of_all[name].value, rel=1e-4)
-
-
 def test_a_run_screens_where_it_is_told_to_and_refuses_what_has_no_slope():
     settings = {"heads": {"screen": "on", "n_screened": 2, "n_sampled": 8, "n_prompts": 8, "how": "zero", "n_random": 2,
                           "n_sets": 1, "n_permutations": 19, "n_bootstrap": 20}}  # fmt: skip

@@ -8,7 +8,6 @@ import pytest
 from interp.probes.manifold.figures import _add_axis, _loudest
 from interp.probes.manifold.probe import Manifold
 from interp.probes.measures.target import Target
-from interp.wind_tunnels.tasks.mixture import Mixture
 from scipy import stats
 
 from interp.capture import Capture
@@ -16,7 +15,7 @@ from interp.errors import ModelError
 from interp.findings import Findings
 from interp.statistics.entropy_draw import entropy_quintiles
 from interp.table import LABEL, Table
-from interp.testing import Shape, same_findings, synthetic_capture
+from interp.testing import Shape, synthetic_capture
 from tests.captures import planted_curve
 
 QUICK = Manifold(n_permutations=99, n_null=20, n_bootstrap=100, per_quintile=6)
@@ -115,25 +114,6 @@ def test_collapses_are_found() -> None:
     assert found["collapse_participation_ratio"].value < -4
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("preset", "collapses"), [("different", True), ("same", False)])
-def test_the_values_of_a_mixture_tunnel_collapse_where_its_posteriors_do(preset: str, collapses: bool) -> None:
-    """The exact posteriors stand in for the values: domains of another shape collapse, equal ones do not."""
-    drawn = Mixture(preset).sample(np.random.default_rng(0), 500)
-    n, n_scored, n_outcomes = drawn.posterior.shape
-    shape = Shape(n_prompts=n, n_scored=n_scored, n_layers=1, n_kv_heads=1, d_head=n_outcomes)
-    values = drawn.posterior.reshape(1, n * n_scored, 1, n_outcomes)
-    columns = {
-        "domain": np.repeat(drawn.domain, n_scored),
-        "next_entropy_bits": drawn.columns["bayes_entropy_bits"].ravel(),
-    }
-    found = QUICK.analyse(synthetic_capture(QUICK.needs, shape, planted={"v": values}, columns=columns), {})
-    assert (found["collapse"].p == pytest.approx(0.01)) is collapses
-    assert found["collapse"].n <= n and any("one scored position of each" in note for note in found.notes)
-    if collapses:
-        assert found["collapse"].value > 0.2 and "regression" in found["collapse"].meaning
-
-
 def test_entropies_are_held_against_all_prompts_and_the_drawn_ones_stand_beside_them() -> None:
     capture = domain_capture(False, 1)
     found = QUICK.analyse(capture, {})
@@ -198,16 +178,6 @@ def test_rows_and_numbers_that_say_nothing_give_reasons() -> None:
     values[1, 5, 3] = np.nan
     with pytest.raises(ModelError, match=r"values of synthetic at layer 1: 1 of 1200 numbers are not finite"):
         QUICK.analyse(capture_of(values), {})
-
-
-@pytest.mark.slow
-def test_three_prompts_are_underpowered_and_layers_count_from_the_last() -> None:
-    shape = Shape(n_prompts=3)
-    found = QUICK.analyse(capture_of(noise(0, shape), shape), {})
-    assert all(scalar.underpowered for scalar in found.scalars.values())
-    assert found["pc1_plus_pc2_share"].value == pytest.approx(1) and found["pc1_plus_pc2_share"].interval is None
-    one, two = (replace(QUICK, layer=k).analyse(capture_of(noise(0)), {}) for k in (1, -2))
-    assert same_findings(one, two)
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,6 @@ from interp.probes.sula.tables import along_table, answers_table, by_condition_t
 from interp.prompts.evidence import draw_problems, evidence_columns, posterior
 from sklearn.linear_model import Ridge
 
-import interp
 from interp.errors import InterpError, PromptError
 from interp.information import entropy_bits, kl_bits
 from interp.need import Need
@@ -198,44 +197,6 @@ def test_a_coordinate_that_moves_is_found_out_of_sample_at_its_layer():
     assert (np.diff(path) < 0).all()  # turned so that the exact entropy, which falls with k, rises along it
 
 
-def repeated(capture, copies, named):
-    """The same rows so many times over, each copy a prompt (and a problem) of its own, in the cluster of the first."""
-    again = np.tile(np.arange(len(capture.prompts)), copies)
-    columns = {name: capture.rows[name][again] for name in capture.rows.columns if name not in ("prompt", "stratum")}
-    n_problems = int(capture.rows["problem"].max()) + 1
-    columns["problem"] = columns["problem"] + n_problems * (np.arange(len(again)) // len(capture.prompts))
-    if named:
-        columns["cluster"] = columns["problem"] % n_problems
-    planted = {"outcome_log_prob": capture[OUTCOME][again], "v": capture[Need("v")][:, again]}
-    return synthetic_capture(
-        SMALL.needs, Shape(n_prompts=len(again)), planted=planted, columns=columns,
-        posterior=capture.posterior[again], outcome_ids=capture.outcomes[again],
-    )  # fmt: skip
-
-
-@pytest.mark.slow
-def test_near_copies_of_every_problem_say_nothing_more():
-    capture = world(
-        lambda x, s, k, rng: 0.3 * x + rng.normal(0, 1, len(x)), per_k=12, needs=SMALL.needs,
-        conditions=("main", "padded"), values=lambda columns, rng: features(columns["k"] / 3, rng),
-    )  # fmt: skip
-    once, often = (SMALL.analyse(c, {}) for c in (capture, repeated(capture, 5, named=True)))
-    assert set(once.scalars) == set(often.scalars) and len(often.scalars) > 15
-    for name, one in once.scalars.items():
-        more = often[name]
-        assert more.value == pytest.approx(one.value, abs=1e-6, nan_ok=True), name
-        assert (more.p, more.underpowered, more.n_clusters) == (one.p, one.underpowered, one.n), name
-        assert more.n == 5 * one.n, name
-        bands = [(one.interval, more.interval)]
-        if one.null is not None and more.null is not None:
-            assert "clusters" in more.interval_method + more.null.name, name
-            bands.append((one.null.band, more.null.band))
-        for mine, others in bands:
-            assert others == pytest.approx(mine, abs=1e-5), name
-    unknown = SMALL.analyse(repeated(capture, 5, named=False), {})
-    assert np.ptp(unknown["slope"].interval) < 0.6 * np.ptp(often["slope"].interval)  # the error of the copies
-
-
 def test_every_condition_of_a_problem_is_of_one_cluster_whatever_is_named():
     capture = world(bayes, per_k=4, needs=SMALL.needs, conditions=("main", "shuffled"))
     named = capture.rows.with_column("cluster", np.arange(40) // 3 * 3, "index")
@@ -338,28 +299,6 @@ def test_prompts_that_cannot_be_read_are_refused():
         SMALL.analyse(replace(capture, arrays={**capture.arrays, OUTCOME: {"rows": broken}}), {})
     with pytest.raises(PromptError, match="make no halves"):
         SMALL.analyse(synthetic_capture(SMALL.needs, Shape(n_prompts=3)), {})
-
-
-@pytest.mark.slow
-def test_on_a_language_model(stories):
-    record = interp.run(str(stories), probes=[SMALL], prompts="sula", n_pool=420, out=None, quiet=True)
-    found = record.findings["sula"]
-    assert len(set(found.tables["by_condition"]["condition"])) == 7
-    assert 0 < found["outcome_mass"].value < 0.1 and found["slope"].value < 0.5  # a 260K model of stories
-    assert found["slope"].n == found["movement"].n == 60 and not found["movement"].underpowered
-    assert "movement_same_length" in found.scalars
-    assert {figure.name for figure in SMALL.figures(found)} >= {"trajectory_pc1", "entropy", "calibration", "log_odds"}
-
-
-@pytest.mark.slow
-def test_on_the_shipped_tunnel_the_trajectory_is_the_posterior():
-    found = interp.run(probes=[SMALL], n_pool=60, out=None, quiet=True).findings["sula"]
-    assert found["skill"].value > 0.98 and found["kl"].value < 0.01 and found["kl"].p == 0.01
-    assert found["outcome_mass"].value > 0.999 and found["entropy_correlation"].value > 0.999
-    assert "nothing to weigh" in found["slope"].null_reason  # the posterior is even over what is left
-    assert found["slope"].n_unit == "sequence"
-    along = found.to_frame("along_evidence")
-    assert along["bayes_entropy"].iloc[0] == pytest.approx(np.log2(10)) and len(along) == 12
 
 
 def test_the_best_single_answers_are_those_by_hand():

@@ -15,14 +15,11 @@ from interp.probes.value_axis.quantities import KEPT, QUANTITIES, WITHIN_TOKEN
 from interp.probes.value_axis.readout import Labels, Read
 from interp.probes.value_axis.setting import previous_of, surprisal_of
 
-import interp
-from interp.certificates.text_simulations import Text, found_in_texts
 from interp.errors import InterpError
 from interp.need import Need
 from interp.prompt import Prompt, PromptSet
-from interp.prompting.tunnel_sequences import sampled_prompts
 from interp.reading.batches import row_index
-from interp.reading.forward import capture, row_table
+from interp.reading.forward import row_table
 from interp.running.spec import make_probe
 from interp.statistics.intervals import UNEXPLAINED, chance_half_width, half_split_interval
 from interp.testing import Shape, check_probe, synthetic_capture
@@ -127,13 +124,6 @@ def test_between_and_within_clusters_are_told_apart(between, within):
     assert "r2_within_clusters" not in world(points, entropy).scalars  # prompts that are alone
 
 
-def test_what_the_token_before_tells_is_no_finding_at_any_layer():
-    found = found_in_texts(Text(previous_tells=0.6), 0.0, 300, SMALL, np.random.default_rng(0), 0, 0.0)
-    for name in ("r2", "best_layer_r2"):
-        assert found[name].p == 0.01 and found.standing(name) == "within"
-        assert found[f"{name}_beyond_token"].p == 0.01 and found[f"{name}_beyond_previous"].p > 0.05
-
-
 def test_entropy_that_position_tells_exactly_is_undefined_beyond_it_and_says_so():
     per = 6
     entropy = np.tile(np.linspace(5, 1, per), 40)
@@ -193,21 +183,6 @@ def test_axes_do_not_see_the_judged_half():
     assert first["r2"].value != second["r2"].value
 
 
-@pytest.mark.slow
-def test_equal_entropies_few_rows_and_one_token_are_undefined_in_words():
-    rng = np.random.default_rng(0)
-    points = rng.standard_normal((10, D))[rng.integers(0, 10, 300)]
-    found = world(points, rng.uniform(0, 8, 300))
-    assert found["r2"].underpowered and not found["nuisance_r2"].underpowered
-    points = np.random.default_rng(0).standard_normal((60, D))
-    found = world(points, np.full(60, 2.5))
-    assert found["r2"].null_reason == "the entropy does not vary"
-    assert all(np.isnan(found[name].value) for name in ("r2", "correlation", "pc1_r2", "selectivity"))
-    rng = np.random.default_rng(0)
-    found = world(rng.standard_normal((60, D)), rng.uniform(0, 8, 60), token=np.zeros(60, int))
-    assert found["selectivity"].null_reason == "every judged token is of one type: there is no control task"
-
-
 def test_four_prompts_are_read_and_three_and_unknown_sites_refused_in_words():
     rng = np.random.default_rng(0)
     assert world(rng.standard_normal((4, D)), rng.uniform(0, 8, 4))["r2"].underpowered
@@ -229,35 +204,6 @@ def test_every_token_has_one_label_drawn_from_all():
         assert np.ptp(labels[types == t], axis=0).max() == 0
     assert np.isin(labels, entropy).all()
     assert len(np.unique(labels[:, 0])) > 1
-
-
-@pytest.fixture(scope="module")
-def tunnel():
-    model = interp.load("tunnel:bijection-gpt-neox")
-    prompts = sampled_prompts(model.task, 120, 0)
-    needs = replace(SMALL, sites=("v", "z", "resid")).needs
-    return capture(model, prompts, [np.array(p.token_ids) for p in prompts], needs)
-
-
-@pytest.mark.slow
-def test_the_shipped_tunnel_knows_its_uncertainty_by_whether_the_key_was_seen(tunnel):
-    found = replace(SMALL, sites=("z", "v", "resid")).analyse(tunnel, {})
-    assert found["bayes_r2_beyond_token"].value > 0.9
-    assert found["bayes_r2_beyond_token"].p == 0.01
-    # nothing but the token is in the embedding and the first layer's values, and the token is a nuisance
-    table = found.tables["by_layer"]
-    first = (table["site"] != "z") & (table["layer"] == 0) & (table["nuisances"] == "token")
-    assert first.sum() == 8 and (table["r2"][first] == 0).all()
-    # Answers to seen keys are certain; among unseen ones the entropy falls with the values that are left.
-    probe = replace(SMALL, sites=("v",))
-    whole = probe.analyse(tunnel, {})["bayes_r2_beyond_token"]
-    unseen = tunnel.rows["bayes_entropy_bits"] > 1e-3
-    among = probe.analyse(
-        replace(tunnel.where(unseen), tables={**tunnel.tables, "scored": tunnel.rows.where(unseen)}), {}
-    )
-    r2 = among["bayes_r2_beyond_token"]
-    assert 0.4 < unseen.mean() < 0.8 and whole.value > 0.9
-    assert 0 < r2.value < 0.6 and r2.p == 0.01 and r2.interval[1] < whole.interval[0]
 
 
 COUNTED = Counted({"n": 60, "n_unit": "prompt"}, "prompt", False, (False, True))
