@@ -215,7 +215,9 @@ def test_a_writer_tells_of_each_error_at_any_call(tmp_path, name, number):
     assert {"fsync", "replace"} & failures(WRITERS[name], tmp_path, (number,), at_most)
 
 
-@pytest.mark.parametrize("name", ["record with tables", "unfinished run", "ledger", "moved folder"])
+@pytest.mark.parametrize(
+    "name", ["record with tables", "unfinished run", "ledger", "moved folder", "state of a training"]
+)
 def test_what_is_written_survives_kills_and_power_cuts_at_any_call(tmp_path, name):
     writer, seen = WRITERS[name], set()
     contents = (1, 2) if writer.replaces else (2,)

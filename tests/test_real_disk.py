@@ -1,9 +1,8 @@
-"""Every kind of writer on a disk that the kernel itself fills, locks or closes; skipped where nothing may be mounted.
+"""Every kind of writer on a disk that the kernel itself has filled; skipped where nothing may be mounted.
 
 The faults of `test_disk_errors.py` are simulated over `os`; these reach pyarrow, safetensors and torch too.
 """
 
-import ctypes
 import errno
 import os
 import subprocess
@@ -11,20 +10,16 @@ import sys
 import tempfile
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from unittest.mock import patch
 
 import pytest
 
 from interp.errors import InterpError
-from interp.system import whole_files
 from tests.test_disk_errors import WRITERS, Writer
 
 pytestmark = pytest.mark.stress
 
 _ROOM = 6 << 20
-_NOBODY = 65534
 
 
 def mount(*words: object) -> None:
@@ -100,43 +95,3 @@ def test_a_disk_that_is_full_is_told_and_loses_nothing(disk, tmp_path, name):
             writer.write(folder, 2)
         assert writer.read(folder) == whole
     assert n_told
-
-
-@contextmanager
-def read_only(disk: Path) -> Iterator[None]:
-    mount("-o", "remount,ro", disk)
-    yield
-    mount("-o", "remount,rw", disk)
-
-
-@contextmanager
-def closed_in_the_middle(disk: Path) -> Iterator[None]:
-    """For a user who owns its files, but whose draft, once written, lies in a folder that takes no names any more."""
-    for path in (disk, *disk.rglob("*")):
-        os.chown(path, _NOBODY, _NOBODY)
-    brought, closed, kernel = whole_files.bring_to_disk, [], ctypes.CDLL(None)
-
-    def close(path: Path) -> None:
-        brought(path)
-        path.parent.chmod(0o555)
-        closed.append(path.parent)
-
-    kernel.setfsuid(_NOBODY)
-    with patch.object(whole_files, "bring_to_disk", close):
-        yield
-    kernel.setfsuid(0)
-    for path in closed:
-        path.chmod(0o755)
-
-
-@pytest.mark.parametrize(("fault", "number"), [(read_only, errno.EROFS), (closed_in_the_middle, errno.EACCES)])
-@pytest.mark.parametrize("name", WRITERS)
-def test_a_disk_that_takes_no_more_is_told_and_loses_nothing(disk, tmp_path, name, fault, number):
-    writer = WRITERS[name]
-    whole = content(writer, tmp_path)  # what it imports lies where nobody else may look
-    if writer.replaces:
-        writer.write(disk, 1)
-    with fault(disk):
-        assert write_again(writer, disk, os.strerror(number), whole)
-    writer.write(disk, 2)
-    assert writer.read(disk) == whole

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import psutil
-import pytest
 import torch
 
 import interp
@@ -55,15 +54,6 @@ def test_runs_and_conditions_that_fail_leave_nothing_behind(tmp_path):
     for _ in range(3):
         read_conditions(model, token_run(), many(24))
         assert n_hooks(model.module) == before
-
-
-@pytest.mark.stress
-def test_three_hundred_runs_do_not_grow(tmp_path):
-    first, last, memory = left_behind(300, tmp_path)
-    assert last == first
-    half = np.array(memory[150:])
-    growth = np.polyfit(np.arange(len(half)), half, 1)[0]
-    assert growth < 0.05, f"{growth:.3f} MB a run over the last 150 runs"
 
 
 def test_two_models_that_take_turns_do_not_mix():

@@ -8,14 +8,11 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
-import torch
-from transformers import AutoModelForCausalLM
 
 import interp
 from interp.capture import Capture
 from interp.errors import InterpError, ModelError, UsageError
 from interp.findings import Findings, Scalar
-from interp.loading.quiet_libraries import quiet_libraries
 from interp.loading.sources import kept_steps, shipped_tunnels
 from interp.need import Need
 from interp.options import RunOptions
@@ -124,36 +121,6 @@ def test_the_record_says_what_was_read_and_how_to_read_it_again(followed):
     assert RunSpec.from_json(old).checkpoints == ()
 
 
-def eager_attention(step):
-    """Attention of the sequences by transformers' own eager path: `[layer, sequence, head, query, key]`."""
-    home = shipped_tunnels()["bijection-gpt-neox"]
-    folder = home if step == 1200 else kept_steps(home)[step]
-    with quiet_libraries():
-        module = AutoModelForCausalLM.from_pretrained(folder, attn_implementation="eager").eval()
-    prompts = prompts_for(interp.load(TUNNEL, check=False), RunOptions(n_pool=30))
-    ids = torch.tensor([p.token_ids for p in prompts])
-    with torch.no_grad():
-        out = module(ids, output_attentions=True)
-    scored = list(prompts.prompts[0].scored)
-    return np.stack([a.numpy()[:, :, scored].astype(np.float64) for a in out.attentions])
-
-
-def test_the_shipped_tunnel_follows_eager_attention_and_its_trainings_table(followed):
-    table = followed.findings["dynamics"].to_frame("by_step_layer").set_index(["step", "layer"]).frame_tv
-    end = eager_attention(1200)
-    for step in (0, 128):
-        tv = np.abs(eager_attention(step) - end).sum(axis=-1).mean(axis=(1, 2, 3)) / 2
-        np.testing.assert_allclose(table[step], tv, atol=2e-5)
-    assert table[1200].max() == 0
-    # KL at its checkpoints: docs/reference/measured-tunnels.md, on other sequences.
-    table = followed.findings["dynamics"].to_frame("by_step").set_index("step")
-    assert table.kl[[0, 16, 64]].to_numpy() == pytest.approx([3.128, 1.811, 2.915], rel=0.06)
-    assert table.kl[[128, 256]].to_numpy() == pytest.approx([0.373, 0.040], rel=0.3)
-    assert table.kl[1200] < 0.005 and table.wqk_drift[1200] < 1e-12
-    index = followed.findings["dynamics"]["dissociation_index"]
-    assert index.interval[0] > 1, "here precision settles before the frame does"
-
-
 def test_other_probes_run_beside_it_and_everything_leaves_it_out_where_there_is_no_training(tunnel):
     record = run(tunnel, probes=[Follower(), "attention_entropy"], n_pool=20, out=None, quiet=True)
     assert list(record.findings) == ["follower", "attention_entropy"]
@@ -193,27 +160,6 @@ def test_revisions_of_a_hub_model_are_read_on_the_drawn_prompts(revisions, use_c
     assert len({entry["revision"] for entry in known}) == 3
     assert record.spec["command"] == "", "prompts in memory have no name"
     assert RunSpec.of(record).checkpoints == ("step1", "step64", "step1000")
-
-
-def test_dynamics_reads_a_hub_model_with_whole_rows_of_text(revisions, use_cache):
-    use_cache(revisions)
-    record = run(
-        "pythia-70m", probes=["dynamics"], settings=FAST, prompts=TEXTS, checkpoints=["step1", "step64", "step1000"],
-        per_quintile=4, out=None, quiet=True,
-    )  # fmt: skip
-    table = record.findings["dynamics"].to_frame("by_step").set_index("step")
-    assert table.index.tolist() == [1, 64, 1000] and table.frame_tv[1000] == 0
-    rows = {}
-    for step in (1, 1000):
-        model = interp.load("pythia-70m", revision=f"step{step}", check=False)
-        found = collect(model, TEXTS, ["pattern_row"])
-        rows[step] = np.exp2(found[Need("pattern_row")].astype(np.float64))
-        np.testing.assert_allclose(np.nansum(rows[step], axis=-1), 1, atol=1e-5)
-        assert (np.isnan(rows[step][0, :, 0]).sum(axis=-1) == 10 - found.rows["length"]).all()
-    assert rows[1].shape == (3, 24, 4, 10) and record.prompts["draw"]["n_drawn"] == 20
-    tv = np.nansum(np.abs(rows[1] - rows[1000]), axis=-1).mean(axis=(0, 2)) / 2
-    assert tv.min() <= table.frame_tv[1] <= tv.max()
-    assert record.findings["dynamics"]["error_step"].meaning.count("text") == 1
 
 
 def test_a_hub_model_without_revisions_or_at_one_is_refused_beyond_it(revisions, use_cache):

@@ -1,21 +1,16 @@
 """The same numbers again: of one command, over threads, orders of prompts, cuts into batches, and bases of values."""
 
-import os
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import ortho_group
 
-import interp
 from interp.need import Need
 from interp.reading.forward import capture
 from interp.reductions import PromptMean
 from interp.registry import load_entry
-from interp.testing import Shape, same_findings, synthetic_capture
+from interp.testing import Shape, synthetic_capture
 from tests.interp.hooks.test_ropes import prompts_of
 from tests.interp.system.test_processes import sequences
 from tests.quick import quick
@@ -102,21 +97,3 @@ def test_centred_geometry_and_ridge_axes_do_not_know_the_basis_of_the_values(see
             assert again[number].value == pytest.approx(found[number].value, rel=1e-6, abs=1e-9), number
             if found[number].interval is not None:
                 assert again[number].interval == pytest.approx(found[number].interval, rel=1e-5, abs=1e-8), number
-
-
-def run_once(folder, threads: int) -> interp.RunRecord:
-    words = ["run", "-q", "--probe", "manifold,attention_entropy", "--n-pool", "40", "--out", str(folder)]
-    fast = ["--set", "manifold.n_permutations=50", "--set", "manifold.n_null=20"]
-    environment = os.environ | {"OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads)}
-    subprocess.run([sys.executable, "-m", "interp", *words, *fast], check=True, env=environment)
-    (found,) = folder.iterdir()
-    return interp.open_run(found)
-
-
-@pytest.mark.slow
-def test_the_same_command_gives_the_same_numbers_and_threads_change_them_by_less_than_1e_5(tmp_path):
-    one, again, two = (run_once(tmp_path / name, n) for name, n in (("one", 1), ("again", 1), ("two", 2)))
-    assert one.findings.keys() == again.findings.keys()
-    assert all(same_findings(one[name], again[name]) for name in one.findings)
-    assert len(one.metrics()) > 100
-    assert two.metrics() == pytest.approx(one.metrics(), rel=1e-5, abs=1e-5)

@@ -112,30 +112,6 @@ def test_numbers_and_figures_beyond_the_first_are_folded_and_called_exploratory(
     assert text.index("exploratory") < text.index("Sink entropy.")
 
 
-def test_hostile_texts_appear_as_text_and_open_no_element():
-    safe = parse(html(made_record()))
-    findings = made_findings(texts=(HOSTILE,))
-    scalars = dict(findings.scalars)
-    scalars["share"] = replace(scalars["share"], meaning=HOSTILE, null_reason=HOSTILE, interval_method=HOSTILE)
-    findings = replace(findings, notes=(HOSTILE,), scalars=scalars)
-    record = made_record(findings)
-    hurt = replace(
-        record,
-        created=HOSTILE,
-        spec_hash=HOSTILE,
-        model={**record.model, "name": HOSTILE, HOSTILE: HOSTILE},
-        prompts={**record.prompts, "name": HOSTILE, "source": HOSTILE},
-        spec={**record.spec, "model": HOSTILE, "command": HOSTILE},
-        environment={**record.environment, "packages": {HOSTILE: HOSTILE}},
-        timings={HOSTILE: 1.0},
-    )
-    page = parse(html(hurt))
-    assert len(page.all("script")) == len(safe.all("script"))
-    assert not page.all("img")
-    assert not [name for e in page.elements for name in e.attributes if name.startswith("on")]
-    assert page.text.count("<script>window.hurt=1</script>") >= 12
-
-
 def test_hostile_names_of_probes_and_tables_open_no_element(tmp_path):
     findings = made_findings()
     findings = replace(findings, tables={HOSTILE: findings.tables["loose"]}, headline=())

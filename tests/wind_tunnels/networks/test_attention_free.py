@@ -10,8 +10,6 @@ from interp.wind_tunnels.networks.networks import Network, build
 from interp.wind_tunnels.networks.selective_scan import ScanMixer
 from interp.wind_tunnels.networks.weights import load_weights
 from interp.wind_tunnels.tasks.bijection import Bijection
-from interp.wind_tunnels.training.loop import train
-from interp.wind_tunnels.training.plan import Recipe, TrainingPlan
 from torch import nn
 from torch.nn import functional as F
 from transformers import AutoModelForCausalLM
@@ -98,18 +96,6 @@ def test_a_state_space_keeps_its_rates():
     assert rates.min() > 0.9e-3 and rates.max() < 0.11  # S4's range of time steps, 0.001 to 0.1
     torch.testing.assert_close(mixer.A_log.exp(), torch.arange(1.0, 17.0).expand(128, 16))
     assert mixer.out_proj.weight.std().item() == pytest.approx(0.025, rel=0.08)
-
-
-@pytest.mark.slow
-def test_nine_bare_layers_of_lstm_learn_far_less_than_nine_residual_ones():
-    """The papers' deep LSTM fails as a matter of optimisation, not of what an LSTM can do."""
-    task, recipe = Bijection(V=5, L=4, replacement=False), Recipe(n_steps=300, n_copies=1, curriculum="none")
-    sizes = {"arch": "lstm", "n_layers": 9, "d_model": 32}
-    excess = {
-        has_residual: train(TrainingPlan(task, Network(**sizes, has_residual=has_residual), recipe)).excess_bits
-        for has_residual in (False, True)
-    }
-    assert excess[True] < 0.05 and excess[False] > 5 * excess[True], excess
 
 
 def plainly(model):
