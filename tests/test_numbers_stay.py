@@ -17,4 +17,4 @@ def test_numbers_stay(case):
     assert was and was.keys() <= now.keys()
     moved = [f"{name}: {numbers} is now {now[name]}" for name, (numbers, moves) in was.items()
              if not is_close(numbers, moves, now[name])]  # fmt: skip
-    assert not moved, "write numbers.csv anew if this is meant"
+    assert not moved, f"if this is meant, write them anew: python -m tests.held_numbers {case!r}"
