@@ -148,8 +148,8 @@ class Sentences:
     Sentences are formats. Of the number they know `{value}`, `{size}` (its absolute value), `{n}`, `{null}`, `{fact}`,
     `{least}` (what would be found 80 % of the time), `{detail}` (its meaning after the first colon) and `{controls}`
     (for `..._beyond_controls`, the mean of the controls); of the run `{model}`, `{unit}` (prompt or sequence),
-    `{place}` (site and layer) and `{target}` (its parameter, else `target`); and any other number by its name, with its
-    interval as `{interval[NAME]}`. A sentence with an unknown number is left out.
+    `{place}` (site and layer) and `{target}` (this field, or another target by name); and any other number by its name,
+    with its interval as `{interval[NAME]}`. A sentence with an unknown number is left out.
 
     >>> interp.Sentences(90, "Are values long?", ("length",), "They are {value} long.", "They are not.").expected
     'above'
