@@ -86,8 +86,7 @@ def replicate(
     """Measure and judge the claims of a paper, and write a ledger.
 
     Args:
-        paper: `paper1`, `paper2`, `paper3`, `newer` or `all`; or the folder of a ledger, which is judged again
-            without measuring.
+        paper: `paper1`, `paper2`, `paper3`, `newer` or `all`.
         models: Language models for the claims of the third paper.
         rows: Numbers of the claims to judge; all by default. A selection gets a folder of its own, and its p is
             corrected over the selected claims.
