@@ -249,8 +249,7 @@ class Capture(Answering, Mapping[Need | str, np.ndarray]):
     def where(self, keep: np.ndarray) -> "Capture":
         """The capture restricted to the scored rows that a boolean mask `[row]` picks.
 
-        Keeps rows at scored positions, prompt means of texts, and weights. Everything else is left out, since it cannot
-        be restricted afterwards.
+        It keeps rows at scored positions, prompt means of texts, and weights; nothing else can be restricted.
         """
         arrays: dict[Need, Mapping[str, np.ndarray]] = {}
         for need, reduced in self.arrays.items():

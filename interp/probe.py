@@ -235,10 +235,7 @@ class Probe(Question):
         """Raise `PromptError` for prompts that cannot be analysed; called before a model reads them."""
 
     def refuse_fields(self, n_layers: int | None) -> None:
-        """Raise `UsageError` for fields that do not fit a model of `n_layers` layers or, with None, any model.
-
-        Called before a model is loaded, and again before it reads a prompt.
-        """
+        """Raise `UsageError` for fields that do not fit `n_layers` layers (None, before a model is loaded: any)."""
 
     def screening(self, base: Capture) -> Screen | None:
         """Ablations to estimate first; `further_conditions` gets their readouts under the names of its `edits`."""
@@ -275,10 +272,7 @@ class Probe(Question):
 
     @property
     def exchange_needs(self) -> tuple[Need, ...]:
-        """The needs to read from networks with exchanged attention patterns; with none, nothing is exchanged.
-
-        For a probe that follows checkpoints, `read_exchanged` then gets two more captures at each.
-        """
+        """What to read with exchanged attention patterns at each checkpoint, for `read_exchanged`; may be nothing."""
         return ()
 
     @property

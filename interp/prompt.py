@@ -210,10 +210,7 @@ class PromptSet(Answering):
         )
 
     def draw(self, n: int | None, seed: int, how: str, choose: Callable[[int], np.ndarray]) -> "PromptSet":
-        """The `n` prompts that `choose(n)` numbers, all for None; `PromptError` if there are fewer.
-
-        `source` then names `n`, `seed` and `how`, which begins with a comma.
-        """
+        """The `n` prompts that `choose(n)` numbers (None: all), with `, how` in `source`; `PromptError` if too few."""
         if n is None:
             return self
         if not 1 <= n <= len(self):

@@ -113,9 +113,7 @@ def run(
     from_: Annotated[Path | None, typer.Option("--from", help="Repeat the run of this record.")] = None,
     verbose: VerboseOption = False,
 ) -> None:
-    """Run probes on a model: one page and one record. Without a model, on the shipped wind tunnel.
-
-    Without any option it shows what the tool does, on a small network whose exact posterior is known.
+    """Run probes on a model: one page and one record. Without a model, on a shipped network with a known posterior.
 
     Several models, revisions, prompt sets or parts of one (`--splits`) get a record each and one page that compares
     them, with the spread over prompts. The same command resumes an interrupted run; finished runs are not repeated.

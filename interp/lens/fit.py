@@ -106,8 +106,7 @@ def fit_lens(
         horizon: The Jacobian lens takes derivatives of targets at least this many positions after their source. 0 takes
             all; from 1 on, the fit takes as many times longer as prompts have positions.
         seed: Seed of the held-out clusters, the order of prompts and the cotangents.
-        out: Where you will save the lens with `interp.save_lens`. An interrupted Jacobian fit keeps its work in that
-            folder and resumes.
+        out: Where you will save the lens (`interp.save_lens`). An interrupted Jacobian fit keeps its work there.
         quiet: Whether to print no progress.
 
     Returns:

@@ -88,10 +88,7 @@ class FittedLens:
         return found.hexdigest()[:16]
 
     def carried(self, x: torch.Tensor, depth: int) -> torch.Tensor:
-        """Residual vectors `[..., d_model]` of a depth, mapped to the final depth, in their own precision.
-
-        Raises `UsageError` for a depth without a fit; published lenses lack depth 0, the embedding.
-        """
+        """Residual vectors `[..., d_model]` of a depth, mapped to the final one; `UsageError` for one without a fit."""
         if depth == self.n_layers or self.kind == "logit":
             return x
         if depth not in self.matrices:

@@ -33,9 +33,6 @@ def sampled_prompts(task: Task, n: int = N_SEQUENCES, seed: int = 0) -> PromptSe
     Returns:
         The prompt set, with `posterior` `[row, outcome]` at all scored positions, sequence by sequence.
 
-    Raises:
-        UsageError: `task` is no task.
-
     Examples:
         >>> model = interp.load("tunnel:bijection-gpt-neox")
         >>> len(interp.sampled_prompts(model.task, 8))

@@ -91,10 +91,7 @@ class PatchingMap:
         return (1 + (largest[:, None, None] >= np.abs(self.recovered)).sum(axis=0)) / (1 + len(largest))
 
     def edits(self, layer: int, positions: Sequence[int] | None = None) -> tuple[Edit, ...]:
-        """The patches of one layer at these positions (None: all), for `interp.applied` or `collect`.
-
-        Raises `UsageError` for a layer or position that is not in the map.
-        """
+        """The patches of one layer at these positions (None: all), as edits; `UsageError` for others than the map's."""
         chosen = self.positions if positions is None else tuple(positions)
         for what, asked, known in (("layers", [layer], self.layers), ("positions", chosen, self.positions)):
             strange = sorted(set(asked) - set(known))

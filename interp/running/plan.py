@@ -255,9 +255,7 @@ class PassCost:
 
 @dataclass(frozen=True)
 class Plan:
-    """The cost of a run: `disk` is what it writes, `download` at most what it fetches first, `free` the free memory.
-
-    Sizes are in bytes, times in seconds. `steps` are its forward passes by kind.
+    """The cost of a run, in bytes and seconds: `disk` is what it writes, `download` at most what it fetches first.
 
     >>> cost = interp.plan("tunnel:bijection-gpt-neox", probes="manifold", is_timed=False)
     >>> cost.n_passes, cost.fits

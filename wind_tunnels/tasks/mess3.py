@@ -31,10 +31,7 @@ RELABELLINGS = np.array([[0, 1, 2], [1, 2, 0], [2, 0, 1], [0, 2, 1], [2, 1, 0], 
 
 @dataclass(frozen=True)
 class Mess3(ShippedTask):
-    """Each of `K` symbols of Mess3, predicted from those before it.
-
-    The hidden state moves to each other one with probability `x`; each state emits its own symbol with probability `a`.
-    """
+    """Each of `K` symbols of Mess3, whose states move to each other one with p = `x`, and emit their own with `a`."""
 
     K: int = 10
     x: float = 0.05

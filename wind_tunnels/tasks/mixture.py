@@ -108,10 +108,7 @@ class Mixture(ShippedTask):
         return self._mixed(component, [task.sample(rng, int(k)) for task, k in zip(self.tasks, counts, strict=True)])
 
     def sample_orbits(self, rng: np.random.Generator, n: int, n_copies: int) -> Sequences:
-        """Equally many sequences of each component (± 1), in groups that are relabellings of one another.
-
-        Components follow one another in random order.
-        """
+        """Equally many sequences of each component (± 1), one component after another, in groups of relabellings."""
         order = rng.permutation(len(self.tasks))
         component = np.sort(np.arange(n) % len(self.tasks))
         counts = np.bincount(component, minlength=len(self.tasks))[np.argsort(order)]

@@ -68,10 +68,7 @@ class Regression(ShippedTask):
 
     @property
     def most_copies(self) -> int:
-        """A sequence and its mirror images in x, in y, and in both.
-
-        The slope changes sign with either mirror, and prior, grids and noise are symmetric.
-        """
+        """Of a sequence and its mirror images in x, in y (which change the sign of the slope), and in both."""
         return 4
 
     def relabelled(self, copy, shift, w, x, y) -> tuple[np.ndarray, ...]:
