@@ -105,7 +105,7 @@ class RunOptions:
         "str | torch.dtype | None",
         Option("--dtype", "float32 (default if it fits), bfloat16, float16, float64.", kind=str, take="dtype_name"),
     ] = None
-    n_pool: Annotated[int | None, Option("--n-pool", "Prompts to read (sequences, for a tunnel).", least=1)] = None
+    n_pool: Annotated[int | None, Option("--n-pool", "Prompts to read: the pool (tunnel: sequences).", least=1)] = None
     per_quintile: Annotated[
         int | None,
         Option(

@@ -60,7 +60,7 @@ class Figure:
 class Condition:
     """The model under edits: what is changed, what is captured then, and what is kept of it.
 
-    `read` reduces each capture at once to a few small arrays by name, so that memory holds one capture at a time.
+    `read` reduces each capture at once to a few small arrays by name, so that memory never holds all captures.
     `prompts` are the indices of the base capture's prompts that are run (None: all); `on` names another prompt set to
     run on instead, `n_pool` prompts of it. Without edits it is a baseline. Conditions whose edits differ only in their
     numbers share forward passes.

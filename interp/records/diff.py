@@ -40,7 +40,7 @@ follow from the rest."""
 
 @dataclass(frozen=True)
 class Shift:
-    """One number in two runs. `interval` is of the difference, second minus first; None where it cannot be tested."""
+    """One number in two runs; `interval` is that of second minus first, None if it cannot be tested."""
 
     probe: str
     name: str
@@ -120,8 +120,8 @@ def diff(first: RunRecord | str | Path, second: RunRecord | str | Path) -> Diff:
         second: Another one.
 
     Returns:
-        Each number of both with a verdict (`interp.records.diff.Verdict` explains them), and what differs behind them:
-        versions, settings, prompts, weights.
+        Each number of both with a verdict: `moved` (the interval of the difference excludes 0), `within`, `same`, or
+        `differs` (it cannot be tested); and the versions, settings, prompts and weights that differ.
 
     Raises:
         RecordError: A run cannot be read.
