@@ -29,9 +29,10 @@ FORMAT = 2
 
 @dataclass(frozen=True, repr=False)
 class ModelInfo(Answering):
-    """What is known of a model without its weights. `d_head` is the size of keys, queries and values of one head.
+    """Facts about a model, without its weights. `d_head` is the size of keys, queries and values of one head.
 
-    A model without attention has 0 heads of size 0, and the attention kernel `none`.
+    `n_rotary` of these features are rotated; `window` and `max_positions` count tokens. A model without attention has 0
+    heads of size 0, and the attention kernel `none`.
 
     >>> model = interp.load("tunnel:bijection-gpt-neox")
     >>> model.info.n_layers, model.info.n_heads, model.info.d_head
@@ -82,7 +83,7 @@ class ModelInfo(Answering):
         return tuple(every) if self.attention_layers is None else self.attention_layers
 
     def refuse_without_attention(self, asked: str, layers: Sequence[int]) -> None:
-        """Raise `UsageError` for `asked` where one of these layers has no attention."""
+        """Raise `UsageError`, with `asked` in its message, if one of these layers has no attention."""
         having = self.layers_with_attention
         without = [layer for layer in layers if layer not in having]
         if without:
@@ -134,15 +135,15 @@ class Mechanism(ABC):
 class Capture(Answering, Mapping[Need | str, np.ndarray]):
     """Arrays by need, and one table row for every captured (prompt, position) pair.
 
-    `rows` is the table of the scored positions: `prompt` (index), `position`, `length`, `token`, `next_entropy_bits`,
-    `drawn` (in the draw that the headline is measured on) and every column of the prompt set. An array of a `Rows`
-    need is `[layer, row, ...]`, aligned with `rows_at(need.at)`; of a `PromptMean` need `[layer, prompt, ...]`. Where
-    the exact posterior is known, `posterior` `[row, outcome]` is over the token ids `prompts.outcome_ids`, and `belief`
-    `[row, component]` is the exact belief over the latent, where that is more than the posterior. Where only some
-    `layers` were asked for (negative ones count from the end), the first axis of the arrays holds these, in their
-    order, and the rows have `next_entropy_bits` only if a need reads the outputs: passes end where all is read. Where
-    not all layers have attention, arrays of attention hold `model.layers_with_attention`. Weights are those of the
-    moment of reading: training on changes no capture. `provenance` says which tool read the model, and what it checked.
+    `capture["v"]` or `capture[Need(...)]` is an array; an absent one is an `UnknownName`. An array of a `Rows` need is
+    `[layer, row, ...]`, aligned with `rows_at(need.at)`; of a `PromptMean` need `[layer, prompt, ...]`. `rows` is the
+    table of the scored positions: `prompt` (index), `position`, `length`, `token`, `next_entropy_bits`, `drawn` (in the
+    subsample that headlines are measured on) and every column of the prompt set. Where the exact posterior is known,
+    `posterior` `[row, outcome]` is over the token ids `prompts.outcome_ids`; `belief` `[row, component]` is the exact
+    belief over the latent, if that is more than the posterior. If only some `layers` were asked for, the first axis
+    holds these, in their order, and `rows` has `next_entropy_bits` only if a need reads the outputs. If not all layers
+    have attention, arrays of attention hold `model.layers_with_attention`. Weights are copies. `provenance` says which
+    tool read the model, and what it checked.
 
     >>> model = interp.load("tunnel:bijection-gpt-neox")
     >>> prompts = interp.sampled_prompts(model.task, 8)
@@ -171,7 +172,7 @@ class Capture(Answering, Mapping[Need | str, np.ndarray]):
         return self.tables["scored"]
 
     def rows_at(self, at: str) -> Table:
-        """The table of the rows captured at `scored`, `last`, `all` or a column's positions."""
+        """The table of the rows at `scored`, `last`, `all` or a column; `KeyError` if nothing was captured there."""
         return self.tables[at]
 
     def __repr__(self) -> str:
@@ -211,7 +212,7 @@ class Capture(Answering, Mapping[Need | str, np.ndarray]):
         return need in self.arrays or any(each.site == need for each in self.arrays)
 
     def reduced(self, need: Need) -> Mapping[str, np.ndarray]:
-        """Everything a reduction yields, by name: `rows`, and what a probe's own reduction adds."""
+        """All arrays of a need, by name: `rows`, and what a probe's own reduction adds; else `UnknownName`."""
         if need not in self.arrays:
             raise UnknownName("captured need", str(need), map(str, self.arrays))
         return self.arrays[need]
@@ -237,14 +238,13 @@ class Capture(Answering, Mapping[Need | str, np.ndarray]):
 
     @property
     def drawn(self) -> "Capture":
-        """The capture restricted to the drawn prompts (all of them where nothing was drawn)."""
+        """The capture restricted to the drawn prompts (all if nothing was drawn)."""
         return self.where(self.rows["drawn"].astype(bool))
 
     def where(self, keep: np.ndarray) -> "Capture":
-        """The capture restricted to the scored rows that a boolean mask picks.
+        """The capture restricted to the scored rows that a boolean mask `[row]` picks.
 
-        Keeps the row arrays at scored positions and the weights; rows of other positions and of a probe's own
-        reductions are left out.
+        It keeps rows at scored positions, and weights; nothing else can be restricted.
         """
         arrays: dict[Need, Mapping[str, np.ndarray]] = {}
         for need, reduced in self.arrays.items():
@@ -259,10 +259,10 @@ class Capture(Answering, Mapping[Need | str, np.ndarray]):
         return replace(self, tables={"scored": self.rows.where(keep)}, arrays=arrays, **exact)
 
     def save(self, path: str | Path) -> Path:
-        """Write the capture as a folder that `interp.open_capture` reads: whole or not at all, one array at a time.
+        """Write the capture as a folder that `interp.open_capture` reads, whole or not at all; returns the path.
 
         `capture.json` holds model, needs and provenance, `prompts.parquet` the prompts, `rows.*.parquet` the tables of
-        rows, and every array is a file of safetensors. Raises `RecordError` where something is in the way.
+        rows, and every array is a safetensors file. Raises `RecordError` if the folder exists or cannot be written.
         """
         path = plain_path(path)
         asked = f"writing the capture to {path}"

@@ -23,10 +23,10 @@ AFTER_W_O = frozenset({"attn_out", "o_proj", "out", "attention_output"})
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class Edit(metaclass=AnsweringType):
-    """What all edits have: `layer` one or several (negative ones count from the end), a `dose`, and positions.
+    """The fields of all edits. `layer` is one or several from 0 (depths, for `resid`); negative ones count back.
 
-    `at` is `all`, `last`, `scored`, a column of the prompt set, or positions counted from 0. Numbers and arrays may be
-    those of numpy, pandas or torch.
+    A `dose` t gives x + t (edited − x): 1 is the edit, 0 none. `at` is `all`, `last`, `scored`, a column of the prompt
+    set, or positions from 0. Numbers may be those of numpy, pandas or torch. Raises `UsageError` for impossible values.
 
     >>> interp.AttentionOff(layer=(0, 2), dose=0.5, at="last").dose
     0.5
@@ -58,7 +58,7 @@ class Edit(metaclass=AnsweringType):
 
     @property
     def place(self) -> str:
-        """The site that is edited, or the part of a layer."""
+        """The site that is edited, or the part of a layer: `block`, `attn_out`, `mlp_out`, `qk`."""
         return self.part
 
     @property
@@ -74,7 +74,7 @@ class Edit(metaclass=AnsweringType):
         return f"{self.kind} {self.place} at {where}"
 
     def layers(self, info: ModelInfo) -> tuple[int, ...]:
-        """The layers counted from 0 (depths, for the residual stream); an unknown one is a `UsageError`."""
+        """The layers of a model, counted from 0 (depths, for the residual stream); `UsageError` for unknown ones."""
         what, count = ("depths", info.n_layers + 1) if self.place == "resid" else ("layers", info.n_layers)
         return from_0(str(self), self._listed or range(count), count, f"{info.name} has the {what}")
 
@@ -100,11 +100,7 @@ class Edit(metaclass=AnsweringType):
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class SubspaceEdit(Edit):
-    """An edit of one site inside the subspace that `axis` `[feature]` or `[axis, feature]` spans.
-
-    Features are all heads of the site laid end to end, or those of one `head` (a KV head for k and v, a query head for
-    q and z). See the module for `metric`, `sigma` `[feature]` and `displacement`, which has the shape of `axis`.
-    """
+    """An edit of one site inside the subspace that `axis` spans: `interp.RemoveAxis` explains the fields."""
 
     site: str = "v"
     head: int | None = None

@@ -35,7 +35,12 @@ _ORTHOGONAL = 1e-5
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class RemoveAxis(SubspaceEdit):
-    """Take a subspace out: its coordinates become 0.
+    """Remove a subspace: its coordinates become 0.
+
+    `axis` `[feature]` or `[axis, feature]` spans it. Features are those of `site` (`q`, `k`, `v`, `z`, `resid`), all
+    heads end to end, or of one `head` (a KV head for k and v). For an axis fitted on standardised features, `metric` is
+    `z-scored`, with `sigma` `[feature]`, their standard deviations, or `displacement`, how activations move with each
+    coordinate, in the shape of `axis`. Raises `UsageError` where these do not fit.
 
     >>> model = interp.load("tunnel:bijection-gpt-neox")
     >>> prompts = interp.sampled_prompts(model.task, 8)
@@ -51,7 +56,7 @@ class RemoveAxis(SubspaceEdit):
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class KeepAxis(SubspaceEdit):
-    """Keep nothing but a subspace (of one head, the other heads stay as they are).
+    """Keep nothing but a subspace, whose fields `RemoveAxis` explains. With a `head`, other heads stay as they are.
 
     >>> model = interp.load("tunnel:bijection-gpt-neox")
     >>> prompts = interp.sampled_prompts(model.task, 8)
@@ -67,7 +72,7 @@ class KeepAxis(SubspaceEdit):
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class ShiftAxis(SubspaceEdit):
-    """Move one coordinate by `deviations` times `score_sigma`, the standard deviation of that coordinate x·a.
+    """Move one coordinate x·a by `deviations` times `score_sigma`, its standard deviation; `RemoveAxis` has the fields.
 
     >>> model = interp.load("tunnel:bijection-gpt-neox")
     >>> prompts = interp.sampled_prompts(model.task, 8)
@@ -95,9 +100,9 @@ class ShiftAxis(SubspaceEdit):
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class RotateAxes(SubspaceEdit):
-    """Turn the coordinates of a subspace by an orthogonal `rotation` `[axis, axis]`: c becomes R c.
+    """Rotate the coordinates c of a subspace by an orthogonal `rotation` R `[axis, axis]`: c becomes R c.
 
-    Of a whole site (or head) the axes are the identity matrix.
+    `RemoveAxis` explains the other fields. For a whole site or head, let `axis` be the identity matrix.
 
     >>> model = interp.load("tunnel:bijection-gpt-neox")
     >>> prompts = interp.sampled_prompts(model.task, 8)
@@ -124,10 +129,10 @@ class RotateAxes(SubspaceEdit):
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class ReplaceCoordinates(SubspaceEdit):
-    """Put `values` in place of the coordinates: `[axis]` everywhere, or `[row, axis]`, one row for each edited one.
+    """Replace the coordinates by `values`: `[axis]` everywhere, or `[row, axis]`, one row for each edited position.
 
-    Rows follow the prompts that are run, then their positions, as the rows of a `Capture` do: an interchange
-    intervention puts there what a donor has (Geiger et al. 2021, arXiv 2106.02997).
+    Rows go prompt by prompt, then by position, as in a `Capture`. For an interchange intervention (Geiger et al. 2021,
+    arXiv 2106.02997) give the coordinates of a source prompt. `RemoveAxis` explains the other fields.
 
     >>> model = interp.load("tunnel:bijection-gpt-neox")
     >>> prompts = interp.sampled_prompts(model.task, 8)
@@ -154,12 +159,12 @@ class ReplaceCoordinates(SubspaceEdit):
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class AblateHeads(Edit):
-    """Replace the outputs of query heads, before W_O, by zero, by their mean, or by another prompt's.
+    """Replace the outputs of query `heads` (from 0), before W_O, `by` zero, their mean, or another prompt's outputs.
 
-    The mean is over the edited rows of the unedited model, unless `mean` `[head, d_head]` gives it, for the `heads` in
-    their order. Resampling takes the unedited output of another prompt (the same one for all heads and layers, drawn
-    with `seed` among those at least as long) at the same position. A prompt longer than all others has its donor among
-    the longest of them; where that ends, outputs of other positions of the donor are drawn.
+    The mean is over the edited positions in the unedited model, unless `mean` `[head, d_head]` gives it, in the order
+    of `heads`. Resampling takes the unedited output at the same position of another prompt: the same one for all heads
+    and layers, drawn with `seed` among those at least as long. For the longest prompt it is one of the next longest;
+    past its end, outputs of its other positions are drawn.
 
     >>> model = interp.load("tunnel:bijection-gpt-neox")
     >>> prompts = interp.sampled_prompts(model.task, 8)
@@ -176,6 +181,7 @@ class AblateHeads(Edit):
 
     @property
     def each_head(self) -> tuple[int, ...]:
+        """The heads, as a tuple."""
         return (self.heads,) if isinstance(self.heads, int) else self.heads
 
     def __post_init__(self) -> None:
@@ -203,8 +209,8 @@ class AblateHeads(Edit):
 class BypassLayer(Edit):
     """Let the residual stream pass a layer unchanged.
 
-    With `lens` the layers are all from one on, and the lens of the model (`interp.FittedLens.on`) carries the stream
-    that they are given to the output head; of a model without one this is the logit lens, as without `lens`.
+    With `lens=True`, name all layers from one to the last: the model's lens (`interp.FittedLens.on`) then maps the
+    residual stream before them to the final depth. A model without a lens uses the logit lens, as with `lens=False`.
 
     >>> model = interp.load("tunnel:bijection-gpt-neox")
     >>> prompts = interp.sampled_prompts(model.task, 8)
@@ -228,7 +234,7 @@ class BypassLayer(Edit):
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class AttentionOff(Edit):
-    """Nothing of a layer's attention is added to the residual stream, biases included.
+    """Add nothing of a layer's attention to the residual stream, not even its biases.
 
     >>> model = interp.load("tunnel:bijection-gpt-neox")
     >>> prompts = interp.sampled_prompts(model.task, 8)
@@ -243,7 +249,7 @@ class AttentionOff(Edit):
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class FeedForwardOff(Edit):
-    """Nothing of a layer's feed-forward block is added to the residual stream, biases included.
+    """Add nothing of a layer's feed-forward block to the residual stream, not even its biases.
 
     >>> model = interp.load("tunnel:bijection-gpt-neox")
     >>> prompts = interp.sampled_prompts(model.task, 8)
@@ -260,10 +266,10 @@ class FeedForwardOff(Edit):
 class PatternsOf(Edit):
     """Attend as another model of the same shape does: its queries and keys on the same tokens replace the model's own.
 
-    The `donor` (another step, seed or fine-tuning) runs by itself on whatever the model is given; values, and all that
-    is made of what was attended, stay the model's own. It is a loaded model, or for a run (and a file of edits) the
-    name or folder of one: `tunnel:bijection-gpt-neox@256`. Without a `layer` the patterns of all layers are replaced.
-    A `dose` between 0 and 1 takes queries and keys part of the way.
+    The `donor` (another step, seed or fine-tuning) runs by itself on the same input; values, and all that is computed
+    from them, stay the model's own. It is a loaded model or, for a run and in a file of edits, the name or folder of
+    one: `tunnel:bijection-gpt-neox@256`. Without a `layer` all layers are edited. A `dose` from 0 to 1 moves queries
+    and keys part of the way. Applying it to a model of another shape raises `UsageError`.
 
     >>> model = interp.load("tunnel:bijection-gpt-neox")
     >>> prompts = interp.sampled_prompts(model.task, 8)
@@ -292,7 +298,7 @@ class PatternsOf(Edit):
 
     @property
     def donor_name(self) -> str:
-        """The name that loads the donor; empty for what can be no model."""
+        """The name that loads the donor; empty if the donor is no model."""
         name = self.donor if isinstance(self.donor, str) else getattr(self.donor, "name", "")
         return name if isinstance(name, str) else ""
 

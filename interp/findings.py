@@ -40,9 +40,9 @@ COLUMNS = ("number", "value", "95 % interval", "null", "p", "n")
 
 @dataclass(frozen=True)
 class Null:
-    """What the same computation gives where there is nothing to find: its value and a 95 % band.
+    """What the same computation gives without an effect: its value and a 95 % band, in the unit of the number.
 
-    `n_draws` says how many draws of it were made where a p counts them: no p is below 1 / (1 + n_draws).
+    `n_draws` is the number of random draws, where p counts them: no p is below 1 / (1 + n_draws).
 
     >>> interp.Null("labels shuffled", 0.02, (0.0, 0.05)).band
     (0.0, 0.05)
@@ -58,7 +58,7 @@ class Null:
 
 @dataclass(frozen=True)
 class Interval:
-    """A 95 % interval and how it was made: `bootstrap over prompts`.
+    """A 95 % interval, in the unit of its number, and the method: `bootstrap over prompts`.
 
     >>> interp.Interval(0.1, 0.3, "bootstrap over prompts").high
     0.3
@@ -70,7 +70,7 @@ class Interval:
 
     @classmethod
     def of(cls, bounds: Sequence[float] | np.ndarray | None, method: str, otherwise: str) -> "Interval | str":
-        """The interval with these bounds; `otherwise`, the reason why there is none, without bounds that are finite."""
+        """The interval with these bounds (low, high); without finite bounds the reason `otherwise`."""
         if bounds is None or not np.isfinite(bounds).all():
             return otherwise
         low, high = bounds
@@ -79,15 +79,14 @@ class Interval:
 
 @dataclass(frozen=True, repr=False)
 class Scalar(Answering, NDArrayOperatorsMixin):
-    """One number. Without an interval or a null it must say why: `Scalar.of` takes either, or the reason.
+    """One number. Without an interval or a null it must say why, else `ValueError`: use `Scalar.of`.
 
-    `n` counts `n_unit`s (prompts, sequences); `n_distinct_rows` counts different rows, which is less where a site
-    depends on the last token alone; `n_clusters` counts what was resampled where that is fewer than `n`: clusters of
-    prompts that belong together; `underpowered` says that they are too few, and `enough` how many would do. `p` is
-    the probability of a value at least as extreme under the null, corrected over `p_over` (`layers`, `domains` ...)
-    where that is named, and `p_least` the smallest that the design can reach, where it is known. `reference` is the
-    value without an effect where one model has no null (a trend over its depth): `interp compare` holds several models
-    against it.
+    `n` counts `n_unit`s (prompts, sequences); `n_distinct_rows` counts different rows, fewer if a site depends on the
+    last token alone; `n_clusters` counts the clusters of prompts that were resampled, if fewer than `n`. If these are
+    too few it is `underpowered`, and `enough` would do. `p` is the probability of a value at least as extreme under the
+    null, corrected over `p_over` (`layers`, `domains` ...) if that is named; `p_least` is the smallest that the design
+    can reach. `reference` is the value without an effect of a number that has no null in one model (a trend over its
+    depth); `interp compare` tests several models against it.
 
     >>> chance = interp.Null("labels shuffled", 0.02, (0.0, 0.05))
     >>> interval = interp.Interval(0.2, 0.4, "bootstrap over prompts")
@@ -137,10 +136,10 @@ class Scalar(Answering, NDArrayOperatorsMixin):
         p: float | None = None,
         **about: Any,
     ) -> "Scalar":
-        """A number with its interval and its null, or in the place of either the reason why there is none.
+        """A number with its interval and null, or for either the reason why there is none.
 
-        `about` are the further fields (`p_over`, `reference`, `n`, `n_unit`, `n_distinct_rows`, `underpowered`,
-        `meaning`). A p that is no number is none.
+        `about` holds further fields (`p_over`, `reference`, `n`, `n_unit`, `underpowered`, `meaning` ...). A p that is
+        not finite becomes None.
         """
         return cls(
             float(value), unit,
@@ -153,13 +152,13 @@ class Scalar(Answering, NDArrayOperatorsMixin):
 
     @classmethod
     def undefined(cls, reason: str, unit: str = "1", *, underpowered: bool = False, **about: Any) -> "Scalar":
-        """A number that cannot be given, and why; it is NaN."""
+        """A number that cannot be computed: its value is NaN, with the reason."""
         return cls.of(np.nan, unit, reason, reason, underpowered=underpowered, **about)
 
     def standing(self, p: float | None = None) -> Standing:
-        """Where the value stands to its null, by the rule on every page; `p` is one that was corrected further.
+        """`above` or `below` its null if p is at most 0.05, or without a p if the interval misses the null's band.
 
-        `unjudged` without a null, where the number is underpowered, or is none.
+        Else `within`; `unjudged` without a null, if underpowered or not finite. `p` replaces the number's own p.
         """
         if self.null is None or self.underpowered or not np.isfinite([self.value, *self.null.band]).all():
             return "unjudged"
@@ -191,14 +190,14 @@ class Scalar(Answering, NDArrayOperatorsMixin):
 
     @property
     def is_p_least(self) -> bool:
-        """Whether p is the smallest that the draws of the null can give: it may be smaller still."""
+        """Whether p is the smallest that the draws of the null can give, so the true p may be smaller."""
         n = None if self.null is None else self.null.n_draws
         least = self.p_least if n is None else max(self.p_least or 0.0, 1 / (1 + n))
         return self.p is not None and least is not None and self.p <= least * (1 + 1e-9)
 
     @property
     def unasked_side(self) -> Literal["above", "below"] | None:
-        """The side of its null that a value lies on where p asked about the other one; None where it is within."""
+        """The side of the null on which the value lies although p tested the other side; None if there is none."""
         if self.null is None or self.p is None or self.p < _UNASKED:
             return None
         low, high = self.null.band
@@ -206,22 +205,22 @@ class Scalar(Answering, NDArrayOperatorsMixin):
 
     @property
     def stands_out(self) -> bool:
-        """Whether the value differs from its null, by the rule on every page."""
+        """Whether the value is significantly above or below its null: see `standing`."""
         return self.standing() in ("above", "below")
 
     @property
     def weakness(self) -> str:
-        """`underpowered: 200 clusters would do`, as far as it is known."""
+        """`underpowered: 200 clusters would do`, with the number if it is known."""
         return "underpowered" + (f": {self.enough:,} {self.resampled} would do" if self.enough else "")
 
     @property
     def resampled(self) -> str:
-        """`prompts`, or `clusters` of them: what is resampled as a whole."""
+        """What is resampled as a whole: `prompts`, or `clusters` of them."""
         return plural(self.n_unit if self.n_clusters is None else "cluster")
 
     @property
     def value_text(self) -> str:
-        """`0.22 bits`."""
+        """The value with its unit: `0.22 bits`."""
         return with_unit(short(self.value), self.unit)
 
     @property
@@ -237,7 +236,7 @@ class Scalar(Answering, NDArrayOperatorsMixin):
         return self.value_text + weak, self.interval_text, self.null_text, self.p_text, self.n_text
 
     def columns(self, name: str) -> dict[str, float]:
-        """Value, interval and null as columns of a table, by this name; NaN where there is none."""
+        """Value, interval and null as `NAME`, `NAME_low`, `NAME_high`, `NAME_null` ...; NaN if there is none."""
         null = (self.null.value, *self.null.band) if self.null else (np.nan,) * 3
         return number_columns(name, self.value, self.interval or (np.nan, np.nan), null)
 
@@ -271,7 +270,7 @@ class Scalar(Answering, NDArrayOperatorsMixin):
 
     @property
     def counted_text(self) -> str:
-        """`288 prompts in 48 clusters`; `500 sequences`."""
+        """What was counted: `288 prompts in 48 clusters`, `500 sequences`."""
         clusters = "" if self.n_clusters is None else f" in {counted(self.n_clusters, 'cluster')}"
         return "" if self.n is None else f"{counted(self.n, self.n_unit)}{clusters}"
 
@@ -289,10 +288,10 @@ def with_controls(own: Standing, controls: Iterable[Scalar]) -> Standing:
 
 @dataclass(frozen=True)
 class Control:
-    """A headline number measured again without one thing that could make it: `without the first position`.
+    """A headline number measured again without one other explanation: `without the first position`.
 
-    `scalar` names that number among the same findings. Where it is `essential` the headline stands out only if this
-    one does, on the same side of its null.
+    `scalar` is its name among the same findings. If it is `essential`, the headline is significant only if this number
+    is too, on the same side of its null.
 
     >>> interp.Control("without the first position", "sink_free").essential
     True
@@ -307,12 +306,12 @@ class Control:
 
 @dataclass(frozen=True, repr=False)
 class Findings(Answering, Mapping[str, Scalar]):
-    """The result of one probe on one capture.
+    """The result of one probe on one capture: `findings["name"]` is a scalar.
 
-    `headline` names the scalars that the page puts first, in order; `controls` are those of a headline number, by its
-    name; `facts` says in words what a number above its null says, where other probes measure the same (`attention
-    sharpens with depth`): numbers of one fact that disagree are named on the page. `arrays` are kept for later use (an
-    axis, say) and saved beside the tables.
+    `headline` names the scalars that the page shows first, in order; `controls` holds those of each headline number.
+    `facts` says in words what a number above its null shows (`attention sharpens with depth`); the page names numbers
+    of different probes that disagree on one fact. `arrays` are saved for later use, such as an axis for edits. Raises
+    `ValueError` where headline, controls or facts name no scalar.
 
     >>> size = interp.Scalar(2.0, "bits", interval_reason="one value", null_reason="no chance level")
     >>> found = interp.Findings("my_probe", scalars={"size": size}, headline=("size",))
@@ -341,11 +340,11 @@ class Findings(Answering, Mapping[str, Scalar]):
                 raise ValueError(f"{what} names no scalar: {sorted(missing)}")
 
     def standing(self, name: str, p: float | None = None) -> Standing:
-        """Where a number stands to its null (see `Scalar.standing`), as far as its essential controls agree."""
+        """Whether a number is above, below or within its null (`Scalar.standing`); essential controls must agree."""
         return with_controls(self[name].standing(p), [control for _, control in self.essential_controls(name)])
 
     def essential_controls(self, name: str) -> list[tuple[str, Scalar]]:
-        """What a number needs to stand out, and what that needs in turn, each in words and as it was measured."""
+        """The essential controls of a number, and theirs in turn: the words and the scalar of each."""
         found: dict[str, str] = {}
         waiting = [name]
         for each in waiting:
@@ -369,7 +368,7 @@ class Findings(Answering, Mapping[str, Scalar]):
         return len(self.scalars)
 
     def rows_in_words(self, names: Iterable[str]) -> list[tuple[str, ...]]:
-        """Scalars as rows of a table with the columns `COLUMNS`."""
+        """Scalars as rows of text: name, value, interval, null, p and n."""
         return [(name, *self.scalars[name].cells) for name in names]
 
     def __repr__(self) -> str:
@@ -413,9 +412,9 @@ class Findings(Answering, Mapping[str, Scalar]):
         return {figure.name: figure for figure in load_entry(kind, self.probe)().figures(self)}
 
     def to_frame(self, table: str | None = None) -> "pandas.DataFrame":
-        """A table by name as a pandas frame; without a name, the scalars, one a row with all that is known of each.
+        """A table as a pandas frame; without a name the scalars, one per row. `UnknownName` for an unknown table.
 
-        `low` and `high` bound the interval; `standing` to the null takes essential controls into account.
+        `low` and `high` bound the interval; `standing` takes essential controls into account.
         """
         if table is not None:
             if table not in self.tables:
@@ -440,7 +439,7 @@ class Findings(Answering, Mapping[str, Scalar]):
         return pandas.DataFrame(rows)
 
     def to_latex(self, names: Iterable[str] | None = None) -> str:
-        r"""The headline numbers, or those named, as a LaTeX table (`\usepackage{booktabs}`), one a row."""
+        r"""The headline numbers, or those named, as a LaTeX table (`\usepackage{booktabs}`), one per row."""
         import pandas
 
         chosen = tuple(names) if names is not None else self.headline or tuple(self.scalars)

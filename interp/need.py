@@ -18,15 +18,13 @@ PLACES = frozenset({"scored", "last", "all", "followed", "before_last", "tunnel"
 
 @dataclass(frozen=True, repr=False)
 class Need:
-    """One thing a probe reads.
+    """A requested activation: its site, its positions, and how its rows are reduced.
 
-    `at` names the positions: `scored` (every prompt's own scored positions: the last token of a text, every scored
-    position of a wind tunnel), `last`, `all`, `followed` (all that a token follows), `before_last` (the one that the
-    last token of a text follows; none of a sequence), `tunnel` (every position of a wind tunnel's sequences and no row
-    of any other set, so that long texts are not kept whole), or a column of the prompt set that holds one position a
-    prompt.
-    Weights have no positions and no reduction. With `layers` (depths, of the residual stream; negative ones count from
-    the end) these alone are kept, in their order.
+    `at` names the positions: `scored` (the last token of a text, all scored positions of a wind tunnel), `last`, `all`,
+    `followed` (all but the last), `before_last` (the one before the last, texts only), `tunnel` (all of a wind tunnel's
+    sequences, none of other prompts), or a column of the prompt set that holds one position per prompt. Weights have no
+    positions and no reduction. `layers` (depths, for the residual stream; negative ones count from the end) keeps these
+    layers only, in their order. Raises `UnknownName` for an unknown site, `ValueError` for an impossible combination.
 
     >>> interp.Need("pattern_entropy", interp.PromptMean(), at="all").at
     'all'
@@ -57,11 +55,12 @@ class Need:
 
     @property
     def described(self) -> Site:
+        """The site: its axes, unit and meaning."""
         return site(self.site)
 
     @property
     def kind(self) -> str:
-        """The name of its reduction."""
+        """The name of the reduction."""
         return type(self.reduction).__name__
 
     def axes(self) -> tuple[str, ...]:

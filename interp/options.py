@@ -78,14 +78,17 @@ class RunOptions:
     ] = ("manifold",)  # fmt: skip
     settings: Annotated[
         Mapping[str, Mapping[str, Any]] | None,
-        Option("--set", "Option of a probe: PROBE.field=value; repeat for more.", kind=list[str], write=write_settings),
-    ] = None
+        Option(
+            "--set", "Option of a probe: PROBE.field=value; repeat for more. In Python {PROBE: {field: value}}.",
+            kind=list[str], write=write_settings,
+        ),
+    ] = None  # fmt: skip
     prompts: Annotated[
         "Prompts | None",
         Option(
             "--prompts",
-            "Prompt set, .jsonl/.csv/.tsv/.parquet/.txt file, hf:PATH:CONFIG:SPLIT:COLUMN. Not for tunnels. Repeat or "
-            "use commas for several: a run on each.",
+            "Prompt set, .jsonl/.csv/.tsv/.parquet/.txt file, `-` for a pipe, hf:PATH:CONFIG:SPLIT:COLUMN; in Python "
+            "also texts. Not for tunnels. `interp run` takes several (repeat or commas): a run on each.",
             kind=list[str],
             read=lambda given: ",".join(given) or None,
         ),
@@ -100,9 +103,9 @@ class RunOptions:
     ] = None
     dtype: Annotated[
         "str | torch.dtype | None",
-        Option("--dtype", "float32, bfloat16 or float16 (fp32, bf16, fp16).", kind=str, take="dtype_name"),
+        Option("--dtype", "float32 (default if it fits), bfloat16, float16, float64.", kind=str, take="dtype_name"),
     ] = None
-    n_pool: Annotated[int | None, Option("--n-pool", "Prompts in the pool (sequences, for a tunnel).", least=1)] = None
+    n_pool: Annotated[int | None, Option("--n-pool", "Prompts to read: the pool (tunnel: sequences).", least=1)] = None
     per_quintile: Annotated[
         int | None,
         Option(
@@ -135,12 +138,12 @@ class RunOptions:
     n_untrained: Annotated[
         int, Option("--n-untrained", "Sets of untrained weights; one alone gives no band.", least=1)
     ] = 3
-    edits: Annotated["Edits", Option("--edit", "Change the model by the edits of this JSON file.", kind=Path)] = ()
+    edits: Annotated["Edits", Option("--edit", "Edit the model as this JSON file says.", kind=Path)] = ()
     lens: Annotated[
         "Carrying | str | Path | None",
         Option(
             "--lens",
-            "File of the lens that decodes the residual stream (`interp lens fit`); logit lens without.",
+            "File of the lens that decodes the residual stream (`interp lens fit`); left out, the logit lens.",
             kind=Path,
         ),
     ] = None
@@ -153,7 +156,7 @@ class RunOptions:
     ] = ()  # fmt: skip
     device: Annotated[
         "str | torch.device | int | None",
-        Option("--device", "cpu, cuda, cuda:1 ...", kind=str, recorded="never", take="device_name"),
+        Option("--device", "cuda if there is one, cpu, cuda:1 ...", kind=str, recorded="never", take="device_name"),
     ] = None
     device_map: Annotated[
         str | Mapping[str, int | str] | None,
@@ -169,7 +172,7 @@ class RunOptions:
         bool,
         Option(
             "--trust-remote-code",
-            "Run the Python code that comes with the model, with your rights. Read it first, and name a @revision.",
+            "Run the Python code that comes with the model, with your rights. Read it first and name a @revision.",
             recorded="never",
         ),
     ] = False
@@ -177,7 +180,7 @@ class RunOptions:
         bool,
         Option(
             "--allow-pickle",
-            "Read pickled weights. A pickle can run code hidden in it, with your rights: for sources you trust alone.",
+            "Read pickled weights. A pickle can run code hidden in it, with your rights: only for sources you trust.",
             recorded="never",
         ),
     ] = False
@@ -185,11 +188,11 @@ class RunOptions:
         bool, Option("--allow-quantised", "Measure quantised weights, rounded as they are.", recorded="beside")
     ] = False
     check: Annotated[
-        bool, Option("--check", "Run the self-check again, though these files passed it before.", recorded="never")
+        bool, Option("--check", "Run the self-check again, even if these files passed it before.", recorded="never")
     ] = False
     out: Annotated[
         str | Path | None,
-        Option("--out", "Folder of the run.", "-o", kind=Path, recorded="never", take="path"),
+        Option("--out", "Folder that receives the folder of the run.", "-o", kind=Path, recorded="never", take="path"),
     ] = "runs"
     show_tokens: Annotated[
         Sequence[int],

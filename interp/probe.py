@@ -60,10 +60,10 @@ class Figure:
 class Condition:
     """The model under edits: what is changed, what is captured then, and what is kept of it.
 
-    `read` reduces the capture to a few small arrays at once, so that a hundred controls never mean a hundred captures.
-    `prompts` are the indices of the base capture's prompts that are run (None: all of them); `on` names another
-    prompt set to run on instead, `n_pool` prompts of it. Without edits it is a baseline. Conditions that differ in
-    numbers alone share passes.
+    `read` reduces each capture at once to a few small arrays by name, so that memory never holds all captures.
+    `prompts` are the indices of the base capture's prompts that are run (None: all); `on` names another prompt set to
+    run on instead, `n_pool` prompts of it. Without edits it is a baseline. Conditions whose edits differ only in their
+    numbers share forward passes.
 
     >>> kl = interp.Need("next_kl")
     >>> off = interp.Condition("no attention in layer 0", (interp.AttentionOff(layer=0),), (kl,),
@@ -136,20 +136,20 @@ class AnalysisCost:
 
 @dataclass(frozen=True)
 class Sentences:
-    """How findings answer a question in plain words, by where one number stands to its null.
+    """How findings answer a question in plain words: by one number, above, below or within its null.
 
-    `numbers` are the names under which that number may be found (`{column}` stands for the run's target); the first
-    headline of these names is taken. The sentences are formats: `{model}`, `{target}` (what the run's parameter of that
-    name says, else the words given here), `{place}` (the site and layer that its parameters name), `{value}`, `{size}`
-    (its absolute value), `{n}`, `{null}` and `{fact}` of the number, `{unit}` (prompt or sequence), `{controls}` (of a
-    number `..._beyond_controls` what the controls give on average), `{detail}` (what the meaning of the number says
-    after its first colon), and any number of the findings by its name. `no` is said if the number is no different from
-    its null, `opposite` if it lies on the side that was not `expected`, and after a yes `rest`, or `open` where an
-    essential control cannot be told. `{least}` is what would be found 80 % of the time, `{interval[NAME]}` the
-    interval of a number. A sentence is left out where one of its numbers is not known. `order` is the
-    place among the questions of all probes, `limit` what a yes does not show, and `further` what else was measured,
-    for the small print. Where the whole interval lies outside the band `full` (of a share of variance 0.8 to 1.25),
-    the answer is no more than partly yes, below 0.1 hardly.
+    `numbers` are the possible names of that number (`{column}` stands for the run's target); the first that is a
+    headline is taken. `yes` is said if it is on the `expected` side of its null, `no` if it is within, `opposite` if it
+    is on the other side. After a yes follows `rest`, or `open` if an essential control cannot be judged. If the whole
+    interval lies outside the band `full` (for a share of variance 0.8 to 1.25), the answer is "partly", below 0.1
+    "hardly". `limit` says what a yes does not show, `further` what else was measured (both in small print), and `order`
+    sorts the questions of all probes.
+
+    Sentences are formats. Of the number they know `{value}`, `{size}` (its absolute value), `{n}`, `{null}`, `{fact}`,
+    `{least}` (what would be found 80 % of the time), `{detail}` (its meaning after the first colon) and `{controls}`
+    (for `..._beyond_controls`, the mean of the controls); of the run `{model}`, `{unit}` (prompt or sequence),
+    `{place}` (site and layer) and `{target}` (this field, or another target by name); and any other number by its name,
+    with its interval as `{interval[NAME]}`. A sentence with an unknown number is left out.
 
     >>> interp.Sentences(90, "Are values long?", ("length",), "They are {value} long.", "They are not.").expected
     'above'
@@ -197,7 +197,7 @@ class Question(Answering, metaclass=AnsweringType):
 
 @dataclass(frozen=True)
 class Probe(Question):
-    """One question to a model.
+    """One question to a model: subclass it as a frozen dataclass with `name`, `question`, `needs` and `analyse`.
 
     >>> from dataclasses import dataclass
     >>> @dataclass(frozen=True)
@@ -229,23 +229,20 @@ class Probe(Question):
     @property
     @abstractmethod
     def needs(self) -> tuple[Need, ...]:
-        """What has to be captured. May depend on the fields, never on the data."""
+        """The activations to capture. May depend on the fields, never on the data."""
 
     def refuse(self, prompts: PromptSet) -> None:
-        """Raise `PromptError` for prompts that could not be analysed; asked before a model reads them."""
+        """Raise `PromptError` for prompts that cannot be analysed; called before a model reads them."""
 
     def refuse_fields(self, n_layers: int | None) -> None:
-        """Raise `UsageError` for fields that do not serve on a model of so many layers, or, with None, on any.
-
-        It is asked before a model is loaded, and again before it reads a prompt.
-        """
+        """Raise `UsageError` for fields that do not fit `n_layers` layers (None, before a model is loaded: any)."""
 
     def screening(self, base: Capture) -> Screen | None:
-        """Ablations to be estimated first; further rounds find their readouts by the names of its `edits`."""
+        """Ablations to estimate first; `further_conditions` gets their readouts under the names of its `edits`."""
         return None
 
     def conditions(self, base: Capture) -> Iterable[Condition]:
-        """The edits that a causal probe asks for, once the base capture is known; none for an observational one."""
+        """The conditions that a causal probe asks for, given the base capture; none for an observational one."""
         return ()
 
     @property
@@ -254,47 +251,44 @@ class Probe(Question):
         return type(self).conditions is not Probe.conditions
 
     def planned(self, info: ModelInfo, n_prompts: int, *, is_text: bool) -> Iterable[Planned]:
-        """What `conditions` will ask for on a base pool of `n_prompts` prompts, before a model is loaded.
+        """What `conditions` will ask for on `n_prompts` prompts, for `interp plan`, before a model is loaded.
 
-        A causal probe declares it; upper bounds will do where the data decide. `is_text` is False on wind tunnels.
+        A causal probe declares it, as an upper bound if the data decide. `is_text` is False on wind tunnels.
         """
         return ()
 
     def further_conditions(self, base: Capture, under: Mapping[str, Readout]) -> Iterable[Condition]:
-        """Further rounds of edits, chosen by what was read before: asked again until no name is new."""
+        """Further conditions, chosen by what was read under earlier ones; called until it returns no new name."""
         return ()
 
     def read_checkpoint(self, capture: Capture, final: Capture) -> Readout:
         """What is kept of one checkpoint, for probes that follow them: small arrays.
 
         `capture` holds the probe's needs at this checkpoint and `final` those at the end of the training, both on the
-        same tokens: the drawn prompts. `analyse` is handed all readouts as `under`, by their steps written out, in
-        order of training, and `final` as `base`.
+        drawn prompts. `analyse` then gets `final` as `base`, and all readouts as `under`, by training step as text, in
+        order.
         """
         raise NotImplementedError(f"{self.name} follows checkpoints and does not say what it keeps of one")
 
     @property
     def exchange_needs(self) -> tuple[Need, ...]:
-        """What of its needs is read of networks with exchanged attention patterns; none: nothing is exchanged.
-
-        A probe that follows checkpoints is then handed, at each, two more captures: `read_exchanged`.
-        """
+        """What to read with exchanged attention patterns at each checkpoint, for `read_exchanged`; may be nothing."""
         return ()
 
     @property
     def n_exchanged(self) -> int:
-        """On how many of the prompts patterns are exchanged, at most; spread evenly over them."""
+        """The largest number of prompts on which patterns are exchanged, spread evenly over all."""
         return sys.maxsize
 
     def read_exchanged(self, with_patterns: Capture, of_network: Capture, prompts: np.ndarray) -> Readout:
         """What is kept of an exchange at one checkpoint, beside `read_checkpoint`.
 
         `with_patterns` is the final network with the attention patterns of the checkpoint, `of_network` the network
-        of the checkpoint with the final patterns, both on these of the drawn `prompts`, by number. At the end of the
-        training both are the end, on all of them.
+        of the checkpoint with the final patterns, both on these `prompts` (numbers of drawn ones). At the end of
+        training both are the final network, on all drawn prompts.
         """
         raise NotImplementedError(f"{self.name} asks for an exchange and does not say what it keeps of one")
 
     @abstractmethod
     def analyse(self, base: Capture, under: Mapping[str, Readout]) -> Findings:
-        """Findings from the base capture, and from what was kept under every condition, by its name. Pure."""
+        """Findings from the base capture and the readouts `under` every condition, by name. It changes neither."""

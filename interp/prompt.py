@@ -63,9 +63,10 @@ class Clusters:
 class Prompt:
     """One text, or one sequence of token ids, with its columns.
 
-    Numbers may come as numpy, torch and pandas have them, and are kept as Python's own. `columns` hold one value a
-    prompt (`domain`, `k`, ...). A wind-tunnel prompt also has `scored` positions and
-    `scored_columns` with one value for each of them; a text is scored at its last token.
+    `columns` hold one value each (`domain`, `k`, ...). A wind-tunnel prompt also has `scored` positions, from 0, and
+    `scored_columns` with one value for each; a text is scored at its last token. Numbers of numpy, torch and pandas
+    become Python's own. Raises `ValueError` for both or neither of text and ids, `PromptError` for ids that are not
+    whole numbers.
 
     >>> interp.Prompt("The capital of France is", columns={"domain": "geography"}).text
     'The capital of France is'
@@ -117,18 +118,16 @@ def _whole(given: Any, name: str) -> tuple[int, ...] | None:
 
 @dataclass(frozen=True, repr=False)
 class PromptSet(Answering):
-    """Named prompts, all texts (or `Prompt`s of them) or all token ids, with the units of their columns.
+    """Named prompts, all texts (strings or `Prompt`s) or all token ids, with the units of their columns.
 
-    `unit` is the thing that is resampled (`prompt`, `sequence`); `source` says in words where the set comes from;
-    `window` is how many tokens at the end of each text are meant to be read (None: all of them). Where the exact
-    `posterior` of every scored position is known (in their order, `[row, outcome]`), it is over the token ids
-    `outcome_ids`: `[outcome]` for all alike (a wind tunnel), `[prompt, outcome]` where prompts differ (labels).
-    `belief` `[row, component]` is the exact belief over the latent where that is more than the posterior.
-    `cluster` names the column whose values say which prompts belong together, or says `none`: each stands by itself. By
-    default it is the column `cluster` or `document`, where there is one; without one shared wording decides when the
-    prompts are read, which fills in `clusters`.
-    `is_templated` says that the texts went through a chat template, which puts a tokenizer's special tokens itself.
-    Raises `PromptError` for an empty set, for columns that not every prompt has, or for columns without a unit.
+    `unit` is what is resampled (`prompt`, `sequence`); `source` says where the set comes from; `window` is how many
+    tokens at the end of each text are read (None: all). `posterior` `[row, outcome]` is the exact posterior of every
+    scored position, if known, over the token ids `outcome_ids`: `[outcome]` if all prompts share them (a wind tunnel),
+    else `[prompt, outcome]`. `belief` `[row, component]` is the exact belief over the latent, if that is more.
+    `cluster` names the column that says which prompts belong together, or is `none`. By default it is the column
+    `cluster` or `document`; without either, prompts with shared wording form `clusters`, found when they are read.
+    `is_templated` texts went through a chat template, which adds the tokenizer's special tokens.
+    Raises `PromptError` for an empty set, texts mixed with ids, or columns without a unit or not in every prompt.
 
     >>> texts = [interp.Prompt("One.", columns={"k": 1}), interp.Prompt("Two.", columns={"k": 2})]
     >>> len(interp.PromptSet("counted", texts, units={"k": "1"}))
@@ -195,7 +194,7 @@ class PromptSet(Answering):
         return iter(self.prompts)
 
     def take(self, chosen: Sequence[int] | np.ndarray) -> "PromptSet":
-        """These prompts, in this order, with what is known exactly of each."""
+        """These prompts (numbers from 0), in this order, with their posterior and belief."""
         picked = [int(i) for i in chosen]
         counts = np.array([1 if p.scored is None else len(p.scored) for p in self.prompts])
         ends = np.cumsum(counts)
@@ -211,7 +210,7 @@ class PromptSet(Answering):
         )
 
     def draw(self, n: int | None, seed: int, how: str, choose: Callable[[int], np.ndarray]) -> "PromptSet":
-        """The `n` prompts that `choose` names; all for None. `how` says in words how, behind a comma."""
+        """The `n` prompts that `choose(n)` numbers (None: all), with `, how` in `source`; `PromptError` if too few."""
         if n is None:
             return self
         if not 1 <= n <= len(self):
@@ -224,22 +223,22 @@ class PromptSet(Answering):
         return replace(self.take(choose(n)), source=source, seed=seed)
 
     def outcomes_of(self, prompt: np.ndarray) -> np.ndarray:
-        """The token ids that the posterior of rows of these prompts is over, `[row, outcome]`; else none."""
+        """The token ids of the posterior `[row, outcome]` for rows of these prompts; no columns without one."""
         ids = np.empty(0, dtype=np.int64) if self.outcome_ids is None else self.outcome_ids
         return ids[prompt] if ids.ndim == 2 else np.broadcast_to(ids, (len(prompt), len(ids)))
 
     @property
     def cluster_codes(self) -> np.ndarray:
-        """The cluster of every prompt; each by itself where nobody has looked."""
+        """The cluster of every prompt, as a number; each its own before `clusters` are found."""
         return np.arange(len(self)) if self.clusters is None else self.clusters.code
 
     def described(self) -> dict[str, Any]:
-        """Everything but the prompts themselves and what is known exactly of them, as plain values."""
+        """The fields as plain values, without prompts, clusters, posterior and belief."""
         said = {f.name: getattr(self, f.name) for f in fields(self) if f.compare and f.name != "prompts"}
         return said | {"units": dict(self.units)}
 
     def to_frame(self) -> "pandas.DataFrame":
-        """One prompt a row: text or token ids, scored positions, and the columns as JSON."""
+        """One prompt per row: text or token ids, scored positions, and the columns as JSON."""
         import pandas
 
         rows = [
@@ -256,6 +255,7 @@ class PromptSet(Answering):
 
     @property
     def is_text(self) -> bool:
+        """Whether the prompts are texts, not token ids."""
         return self.prompts[0].text is not None
 
     @property
@@ -265,7 +265,7 @@ class PromptSet(Answering):
 
     @property
     def content_hash(self) -> str:
-        """SHA-256 over texts, ids, columns and scored positions, in order; the name does not count."""
+        """SHA-256 of texts, ids, columns and scored positions, in order; the name does not count."""
         digest = hashlib.sha256()
         for p in self.prompts:
             content = [

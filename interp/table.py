@@ -46,8 +46,8 @@ def number_columns(
 class Table(Answering):
     """Named columns of equal length with their units (`bits`, `1` for pure numbers, `label` for names ...).
 
-    The columns of a number (`ENDINGS`) have its unit where none is given, its p is a `probability`. Raises `ValueError`
-    where a column has no unit or another length: that is a fault of the code that built it.
+    Without a unit of their own, `x_low`, `x_high`, `x_null`, `x_null_low` and `x_null_high` take that of `x`, and `x_p`
+    is a `probability`. Raises `ValueError` if another column has no unit, or lengths differ.
 
     >>> units = {"layer": "label", "entropy": "bits"}
     >>> table = interp.Table({"layer": np.arange(2), "entropy": np.array([2.0, 1.5])}, units)
@@ -72,9 +72,9 @@ class Table(Answering):
 
     @classmethod
     def from_rows(cls, rows: Iterable[Mapping[str, object]], units: Mapping[str, str], caption: str = "") -> "Table":
-        """Build from one mapping a row; the keys of `units` name and order the columns.
+        """Build from one mapping per row; the keys of `units` name and order the columns.
 
-        The columns of a number that the first row has beside it follow it.
+        After a column `x` follow `x_low`, `x_high` and so on, if the first row has them.
         """
         rows = list(rows)
         beside = {*rows[0]} - {*units} if rows else set()
@@ -83,9 +83,9 @@ class Table(Answering):
 
     @classmethod
     def stacked(cls, parts: Sequence[Mapping[str, Any]], units: Mapping[str, str], caption: str = "") -> "Table":
-        """Build from parts of the same columns, one under the other; a single value stands in all rows of its part.
+        """Build from parts with the same columns, one below the other; a single value fills all rows of its part.
 
-        `units` may know more columns than there are.
+        `units` may name more columns than there are.
         """
         even = [np.broadcast_arrays(*map(np.asarray, part.values())) for part in parts]
         columns = {name: np.concatenate([part[i] for part in even]) for i, name in enumerate(parts[0])}
@@ -105,7 +105,7 @@ class Table(Answering):
         return iter(self.columns)
 
     def keys(self) -> Iterable[str]:
-        """The names of the columns: `dict(table)` holds them."""
+        """The names of the columns, so `dict(table)` works."""
         return self.columns.keys()
 
     def __len__(self) -> int:
@@ -119,12 +119,12 @@ class Table(Answering):
         return Table({name: column[keep] for name, column in self.columns.items()}, self.units, self.caption)
 
     def rows(self) -> Iterator[dict[str, Any]]:
-        """Every row as a mapping, its entries as Python's own."""
+        """Every row as a dictionary of plain Python values."""
         for row in zip(*(column.tolist() for column in self.columns.values()), strict=True):
             yield dict(zip(self.columns, row, strict=True))
 
     def groups(self, column: str) -> Iterator[tuple[Any, "Table"]]:
-        """Every value of a column with its rows, in the order of appearance."""
+        """Every value of a column with the table of its rows, in order of appearance."""
         for value in dict.fromkeys(self[column].tolist()):
             yield value, self.where(self[column] == value)
 

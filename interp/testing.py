@@ -1,4 +1,4 @@
-"""For tests of probes, ours or anybody's: captures with planted truth, and the conformance every probe must meet.
+"""For tests of your own probes: captures with a planted effect, and a check that every probe has to pass.
 
     capture = synthetic_capture(probe.needs, Shape(n_prompts=75))                          # noise
     capture = synthetic_capture(probe.needs, Shape(n_prompts=75), planted={"v": values})   # yours
@@ -49,6 +49,7 @@ class Shape:
     n_experts: int = 4
 
     def axis(self, name: str) -> int:
+        """The size of an axis of a site; `KeyError` for another name."""
         sizes = {
             "head": self.n_heads, "kv_head": self.n_kv_heads, "d_head": self.d_head, "d_model": self.d_model,
             "other_d_model": self.d_model, "vocab": self.vocab_size, "key": self.n_keys, "outcome": self.n_outcomes,
@@ -57,6 +58,7 @@ class Shape:
         return sizes[name]
 
     def leading(self, site: Site) -> tuple[int, ...]:
+        """The size of the axis of layers or depths, if the site has one."""
         counts = {"layer": (self.n_layers,), "depth": (self.n_layers + 1,), "once": ()}
         return counts[site.layers]
 
@@ -72,16 +74,16 @@ def synthetic_capture(
     belief: Float[np.ndarray, "row component"] | None = None,
     seed: int = 0,
 ) -> Capture:
-    """A capture of noise with the needs asked for, except where truth is planted.
+    """A capture of noise with these needs, except where an effect is planted.
 
-    `planted` maps a site to its rows `[layer, row, ...]` at the scored positions. `columns` sets columns of the
-    scored rows (`next_entropy_bits`, `domain`, `drawn` ...); their units are guessed (bits by name, else a label
-    for texts and 1 for numbers). Rows run prompt by prompt; every prompt is drawn unless `drawn` says otherwise.
-    Everything else is independent noise: Gaussian activations and weights, entropies and fractions in their range.
+    `planted` maps a site to its rows `[layer, row, ...]` at the scored positions; another shape is a `ValueError`.
+    `columns` sets columns `[row]` of the scored rows (`next_entropy_bits`, `domain`, `drawn` ...), in bits if the name
+    ends in `_bits`. Rows run prompt by prompt; every prompt is drawn unless `drawn` says otherwise. Everything else is
+    independent noise: Gaussian activations and weights, entropies and fractions in their range.
 
-    `posterior` is the exact one of every row, over the token ids `outcome_ids` (0, 1, 2 ... where left out; `[outcome]`
-    or `[prompt, outcome]`), and `belief` the exact belief over a latent. Where a need reads the model at the outcomes
-    of a posterior and none is given, one of `shape.n_outcomes` outcomes is drawn at random.
+    `posterior` `[row, outcome]` is exact, over the token ids `outcome_ids` (`[outcome]` or `[prompt, outcome]`; default
+    0, 1, 2 ...), and `belief` `[row, component]` the exact belief over a latent. Without a posterior, a need that reads
+    the model at its outcomes gets a random one over `shape.n_outcomes`.
     """
     rng = np.random.default_rng(seed)
     if posterior is None and any("outcome" in need.described.axes for need in needs):
@@ -203,12 +205,12 @@ def _prompts(scored: Table, shape: Shape) -> PromptSet:
 
 
 def check_probe(probe: Probe, capture: Capture | None = None) -> Findings:
-    """Assert what the contract asks of any probe; returns its findings on noise (or on the capture given).
+    """Check what is asked of every probe; returns its findings on noise (or on `capture`), raises `AssertionError`.
 
-    A frozen dataclass whose fields all have defaults and whose constructor only stores; needs that exist; an
-    analysis that is pure; scalars with unit, interval and null or their reasons; numbers that can be (`0 < p <= 1`,
-    values inside their intervals, nulls inside their bands, in tables too); a headline; figures drawn from the
-    findings alone; sense on six prompts; of a probe that follows checkpoints, sense where none of them moved.
+    The probe is a frozen dataclass whose fields have defaults and whose constructor only stores them. Its needs exist;
+    its analysis is pure. Scalars have unit and meaning, and interval and null or the reason why not. Numbers are
+    possible (`0 < p <= 1`, values inside their intervals, nulls inside their bands), in tables too. It has a headline,
+    draws figures from the findings alone, copes with six prompts and, if it follows checkpoints, with equal ones.
     """
     _check_class(probe)
     _check_needs(probe)

@@ -38,13 +38,12 @@ class Sequences:
     whatever the task adds), `domain` a name for each sequence. Raises `ValueError` where a column is
     missing or has another shape.
 
-    `belief` is what the ideal observer holds about the latent of the process, where that is more than what comes next:
-    the distribution over hidden states, say, or which answers survive; None where it is the posterior itself. Where
-    positions ask different questions, `outcome_slice` names the slice of the vocabulary that each outcome belongs to
-    and `scored_slice` the one that each scored position asks for (the posterior is zero outside it); the first outcome
-    belongs to the primary slice, the one that headline figures are about. Without names there is one slice.
+    `belief` is the ideal observer's belief about the latent of the process, such as the distribution over hidden
+    states; None if that is the posterior itself. If positions ask different questions, `outcome_slice` names the slice
+    of the vocabulary that each outcome belongs to and `scored_slice` the one that each scored position asks for (the
+    posterior is zero outside it); the first outcome belongs to the primary slice, which headline figures are about.
 
-    `windows` are the answers of readers who see the last w observations alone, by w; empty where the task has none.
+    `windows` holds, by w, the posterior of a reader who sees only the last w observations; empty if there is none.
     """
 
     tokens: Int[np.ndarray, "sequence pos"]
@@ -73,11 +72,11 @@ class Sequences:
         return len(self.tokens)
 
     def take(self, rows: Int[np.ndarray, " row"] | slice) -> "Sequences":
-        """The sequences an index array or a slice picks."""
+        """The sequences that an index array or a slice picks."""
         return self._along("sequence", rows)
 
     def at(self, which: Int[np.ndarray, " chosen"] | Bool[np.ndarray, " scored"] | slice) -> "Sequences":
-        """The same sequences, scored at some of their scored positions alone."""
+        """The same sequences, scored only at these of their scored positions."""
         return self._along("scored", which)
 
     def _along(self, axis: str, which: np.ndarray | slice) -> "Sequences":
@@ -93,16 +92,16 @@ class Sequences:
 
     @property
     def last(self) -> "Sequences":
-        """The sequences scored at their last scored position alone."""
+        """The same sequences, scored only at their last scored position."""
         return self.at(slice(-1, None))
 
     @property
     def slices(self) -> tuple[str, ...]:
-        """The names of the slices, the primary one first; empty where there is one without a name."""
+        """The names of the slices, the primary one first; empty if there is only one."""
         return () if self.outcome_slice is None else tuple(dict.fromkeys(self.outcome_slice.tolist()))
 
     def only(self, name: str) -> "Sequences":
-        """The scored positions that ask for one slice, with its outcomes alone."""
+        """The same sequences, with only the scored positions and outcomes of one slice."""
         assert self.outcome_slice is not None and self.scored_slice is not None
         asked = self.at(self.scored_slice == name)._along("outcome", self.outcome_slice == name)
         return dataclasses.replace(asked, outcome_slice=None, scored_slice=None)
@@ -121,7 +120,7 @@ _AXES = {
 class Task(ABC):
     """A generative process with a known posterior: a final frozen dataclass whose fields are its parameters.
 
-    The constructor refuses impossible sizes with a `UsageError`, so that nothing is trained on them.
+    The constructor raises `UsageError` for impossible sizes.
     """
 
     name: ClassVar[str]
@@ -132,7 +131,7 @@ class Task(ABC):
     @property
     @abstractmethod
     def vocab_size(self) -> int:
-        """How many token ids the networks of this task need."""
+        """How many token ids there are; a network needs as many."""
 
     @property
     @abstractmethod
@@ -141,7 +140,7 @@ class Task(ABC):
 
     @abstractmethod
     def sample(self, rng: np.random.Generator, n: int) -> Sequences:
-        """Draw `n` independent sequences."""
+        """Draw `n` independent sequences, at least 1."""
 
     def sample_orbits(self, rng: np.random.Generator, n: int, n_copies: int) -> Sequences:
         """Draw `n` sequences in groups of up to `n_copies` that are relabellings of one another.
@@ -168,10 +167,10 @@ class Task(ABC):
         )
 
     def with_copied_context(self, sequences: Sequences, n_shown: int, n_copies: int) -> Sequences:
-        """The question that follows the first `n_shown` observations, after these were shown `n_copies` times over.
+        """The question after the first `n_shown` observations, which are shown `n_copies` times.
 
-        Scored at the last position alone, with its exact posterior. `UsageError` where evidence that is shown again
-        would count twice, or the sequence would be longer than `n_positions`.
+        Scored only at the last position, with its exact posterior. `UsageError` if repeated evidence would count twice,
+        or the sequence would be longer than `n_positions`.
         """
         raise UsageError(
             asked=f"the task {self.name!r} with its context copied",
@@ -180,16 +179,16 @@ class Task(ABC):
         )
 
     def mechanism(self, folder: Path) -> Mechanism | None:
-        """How the network in this folder computes, where that is known: of compiled programs."""
+        """How the network in this folder computes; None unless it is a compiled program."""
         return None
 
     def describe(self) -> dict[str, Any]:
-        """The parameters by name: `type(task)(**task.describe())` is the task again."""
+        """The parameters by name: `type(task)(**task.describe())` is the same task."""
         return {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
 
 
 def make_task(kind: type[Task], parameters: Mapping[str, Any]) -> Task:
-    """The task with these parameters; an unknown one is refused, and the known ones are named."""
+    """The task with these parameters; `UsageError` for unknown names or impossible values."""
     known = [f.name for f in dataclasses.fields(kind)]
     strange = sorted(set(parameters) - set(known))
     if strange:

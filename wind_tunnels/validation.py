@@ -48,7 +48,7 @@ class Checked:
         raise NotImplementedError
 
     def conflicts(self) -> Iterator[Conflict]:
-        """What fields that are right by themselves may not be together: the first that is so is refused."""
+        """Combinations of fields that do not fit together; the first that holds is a `UsageError`."""
         yield from ()
 
     def refusal(self, found: str, fix: str) -> UsageError:

@@ -106,19 +106,17 @@ def run(
     revisions: Annotated[
         str | None,
         typer.Option(
-            help="Revisions with commas: a run of each. For `dynamics` the same as --checkpoints.",
+            help="Revisions with commas: a run of each. For `dynamics`, the same as --checkpoints.",
             rich_help_panel=panel_of("revisions"),
         ),
     ] = None,
     from_: Annotated[Path | None, typer.Option("--from", help="Repeat the run of this record.")] = None,
     verbose: VerboseOption = False,
 ) -> None:
-    """Run probes on a model: one page and one record. Without a model, on the shipped wind tunnel.
+    """Run probes on a model: one page and one record. Without a model, on a shipped network with a known posterior.
 
-    Without any option it shows what the tool does, on a small network whose exact posterior is known.
-
-    Several models, revisions or sets of prompts have a record each and one page that compares them; what is done is
-    not done again. The same command resumes an interrupted run.
+    Several models, revisions or prompt sets get a record each and one page that compares them. The same command
+    resumes an interrupted run; finished runs are not repeated.
     """
     models, steps = split_models([*(named or ()), *(model or ())] or [str(RunOptions.model)]), split_commas(revisions)
     if from_ is None:
@@ -196,7 +194,7 @@ def study(
         list[str] | None,
         typer.Option("--set", help="field=value of the study; repeat for more."),
     ] = None,
-    out: Annotated[Path, typer.Option(help="Folder of the record; the same folder resumes.")] = Path("runs"),
+    out: Annotated[Path, typer.Option(help="Folder that receives the record; the same one resumes.")] = Path("runs"),
     quiet: QuietOption = False,
     verbose: VerboseOption = False,
 ) -> None:
@@ -216,16 +214,16 @@ def certify(
     ],
     scale: Annotated[
         Literal["smoke", "default", "full"],
-        typer.Option(help="smoke: about 90 simulations; default: 90 of each kind; full: 230."),
+        typer.Option(help="smoke: about 90 simulations; default: 90 of each kind; full: 230 of each."),
     ] = "default",
     seed: Annotated[int, typer.Option(help="Seed of the simulations.", min=0, max=LARGEST_SEED)] = 0,
-    set_: Annotated[list[str] | None, typer.Option("--set", help=OPTIONS["settings"].help)] = None,
-    out: Annotated[Path, typer.Option(help="Folder of the records; the same folder resumes.")] = Path("runs"),
+    set_: Annotated[list[str] | None, typer.Option("--set", help="PROBE.field=value; repeat for more.")] = None,
+    out: Annotated[Path, typer.Option(help="Folder that receives the records; the same one resumes.")] = Path("runs"),
     quiet: QuietOption = False,
 ) -> None:
     """Certify probes: how often a headline is significant without an effect, and with a planted one.
 
-    A record and a page of one screen each, with the hash of the probe's code.
+    Each gets a record and a one-screen page, with the hash of the probe's code.
     """
     from interp.certificates.study import certify as try_out
     from interp.cli.tables import print_certificate
@@ -244,7 +242,7 @@ def replicate(
     paper: Annotated[
         str,
         typer.Argument(
-            help="paper1 (wind tunnels), paper2 (gradients), paper3 (models), newer (2026), all; or a ledger."
+            help="paper1 (wind tunnels), paper2 (gradients), paper3 (models), newer (2026), all; or a ledger's folder."
         ),
     ],
     model: Annotated[
@@ -261,14 +259,13 @@ def replicate(
         Literal["tiny", "smoke", "default", "paper"],
         typer.Option(help="tiny: one claim of each kind; smoke: minutes; paper: the papers' sizes, for a GPU."),
     ] = "default",
-    out: Annotated[Path, typer.Option(help="Folder of the ledger; the same folder resumes.")] = Path("runs"),
+    out: Annotated[Path, typer.Option(help="Folder that receives the ledger; the same one resumes.")] = Path("runs"),
     allow_quantised: Annotated[bool, typer.Option("--allow-quantised", help=OPTIONS["allow_quantised"].help)] = False,
     quiet: QuietOption = False,
 ) -> None:
     """Measure the papers' claims again: a page with every claim, the paper's number, yours, and an outcome.
 
-    With the folder of a ledger in place of a paper, today's rules judge its numbers, and only what it lacks is
-    measured.
+    Given the folder of a ledger instead of a paper, today's rules judge its numbers; only missing ones are measured.
     """
     from interp.cli.tables import print_ledger
     from interp.ledger.ledger import is_ledger
@@ -297,7 +294,7 @@ def list_(
         Literal["models", "families", "probes", "studies", "prompts", "tunnels"] | None,
         typer.Argument(help="What to list; without it, what there is to list."),
     ] = None,
-    name: Annotated[str | None, typer.Argument(help="Of probes or studies, one whose fields are explained.")] = None,
+    name: Annotated[str | None, typer.Argument(help="A probe or study, to explain its fields.")] = None,
 ):
     """List models, families of models, probes, studies, prompt sets or wind tunnels.
 
@@ -357,11 +354,11 @@ def generate(
     asked: RunOptions,
     n_tokens: Annotated[int, typer.Option(help="New tokens of each text, at most.", min=1, max=MOST)] = 20,
     temperature: Annotated[
-        float, typer.Option(help="0: the most likely token; above 0, tokens are drawn.", min=0)
+        float, typer.Option(help="0: the most likely token; above 0, tokens are sampled.", min=0)
     ] = 0.0,
-    page: Annotated[Path | None, typer.Option(help="File that receives an HTML page.")] = None,
+    page: Annotated[Path | None, typer.Option(help="HTML file to write.")] = None,
 ) -> None:
-    """Continue prompts with the model as it is and under edits, side by side. Of a built-in set, five prompts."""
+    """Continue prompts with the model as it is and edited, side by side; by default five of a built-in set."""
     from interp.cli.terminal import show_table
     from interp.loading.load import load_as_asked
     from interp.prompting.pools import prompts_for

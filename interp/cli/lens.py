@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from interp.cli.options import MODEL, QuietOption, with_run_options
+from interp.cli.options import MODEL, option, with_run_options
 from interp.formatting import short
 from interp.options import RunOptions
 
@@ -28,22 +28,20 @@ _SHOWN = 8
 def fit(
     asked: RunOptions,
     kind: Annotated[
-        Literal["jacobian", "tuned"], typer.Option(help="The mean derivative, or a map trained on the prompts.")
+        Literal["jacobian", "tuned"], typer.Option(help="jacobian: the mean derivative; tuned: a trained map.")
     ] = "jacobian",
     precision: Annotated[
-        float, typer.Option(help="Stop at this standard error of the KL, in bits; 0: when exact.", min=0)
+        float, typer.Option(help="Stop at this standard error of the KL, in bits; 0: exact.", min=0)
     ] = 0.05,
     minutes: Annotated[float | None, typer.Option(help="Stop after this many minutes.", min=0)] = None,
     skip_first: Annotated[
-        int | None, typer.Option(help="First positions of each prompt to leave out (texts: 16).", min=0)
+        int | None, typer.Option(help="First positions of each prompt to leave out; 16 for texts.", min=0)
     ] = None,
     horizon: Annotated[
-        int, typer.Option(help="Positions ahead of a source at which its targets begin (slow from 1 on).", min=0)
+        int, typer.Option(help="How far ahead of a position its targets begin (slow from 1 on).", min=0)
     ] = 0,
-    out: Annotated[Path, typer.Option(help="File of the lens; .pt writes the published archive.")] = Path(
-        "lens.safetensors"
-    ),
-    quiet: QuietOption = False,
+    out: Annotated[Path, typer.Option(help="File of the lens; .pt gives a torch archive.")] = Path("lens.safetensors"),
+    quiet: Annotated[bool, option("quiet", help="Print only the path of the lens.")] = False,
 ) -> None:
     """Fit a lens and write it. The same command resumes an interrupted fit."""
     from interp.lens.files import save_lens
@@ -73,7 +71,7 @@ def fit(
 def show(
     asked: RunOptions,
     files: Annotated[list[Path], typer.Argument(help="Files of lenses of this model.")],
-    strip: Annotated[int, typer.Option(help="Number of the prompt that is shown token by token.", min=0)] = 0,
+    strip: Annotated[int, typer.Option(help="Prompt to show token by token, counted from 0.", min=0)] = 0,
     skip_first: Annotated[int | None, typer.Option(help="The same as in the fit.", min=0)] = None,
 ) -> None:
     """Compare lenses with the logit lens and the final prediction, depth by depth, and show one prompt."""

@@ -75,10 +75,10 @@ def compare(
     runs: Annotated[list[str], typer.Argument(help="Folders of runs; the others are compared with the first.")],
     label: Annotated[list[str] | None, typer.Option(help="Label of each run, in order.")] = None,
     group: Annotated[
-        list[str] | None, typer.Option(help="What each run is a repetition of: those of one group are pooled.")
+        list[str] | None, typer.Option(help="Group of each run, in order; runs of one group are pooled.")
     ] = None,
     against: Annotated[
-        list[str] | None, typer.Option(help="The group that each run's own is compared with, if not the first.")
+        list[str] | None, typer.Option(help="Group that each run's group is compared with, if not the first.")
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder that receives the comparison.")] = Path("runs"),
     quiet: QuietOption = False,
@@ -114,14 +114,14 @@ def view(
 def diff(
     asked: RunOptions,
     first: Annotated[Path | None, typer.Argument(help="Folder of a run.")] = None,
-    second: Annotated[Path | None, typer.Argument(help="Folder of another.")] = None,
-    exact: Annotated[bool, typer.Option("--exact", help="Exit code 1 if any number is not the same.")] = False,
+    second: Annotated[Path | None, typer.Argument(help="Folder of another run.")] = None,
+    exact: Annotated[bool, typer.Option("--exact", help="Exit code 1 if any number differs.")] = False,
 ) -> None:
     """Print which numbers changed between two runs, and which settings differ.
 
-    With --adapter and no folders both runs are made first: the model adapted, then as it is.
-    Exit code 0 if none changed by more than its interval, 1 if one did. A number without an interval or an underpowered
-    one cannot be tested: its change is printed and does not count, unless --exact asks for the same numbers.
+    With --adapter and no folders, the model is measured first, with the adapter and without.
+    Exit code 0 if no number changed by more than its interval, 1 if one did. A number without an interval, or an
+    underpowered one, cannot be tested: its change is printed and does not count, unless --exact is given.
     """
     from interp.cli.tables import print_diff
     from interp.records.diff import diff as between

@@ -167,10 +167,10 @@ def applied(model: Model, *given: Edits) -> Iterator[None]:
     """Edit every forward pass of a model inside a `with` block.
 
     Edits act at all positions, or at positions of each text counted from 0. They follow the call's `position_ids`, its
-    attention mask (padding on either side is left alone) and its cache, so `generate` is edited too, as the whole text
-    would be without a cache. A cache holds unedited keys and values, which are edited again in every pass.
+    attention mask (padding on either side is left alone) and its cache: `generate` gives what it would give without a
+    cache. A cache holds unedited keys and values, which are edited again in every pass.
 
-    Passes of this thread, and of threads that start inside the block, are edited. Threads that ran before are not.
+    Edited are the passes of this thread and of threads that start inside the block, not of threads that ran before.
 
     Args:
         model: The model to edit.

@@ -40,7 +40,7 @@ _HOOKS = {
 
 @dataclass(frozen=True, eq=False)
 class Features:
-    """The decoder rows of a sparse autoencoder and where they lie: `place` are `site`, `layer` (and `head`) of an edit.
+    """The decoder rows of a sparse autoencoder, and their TransformerLens `hook`; `place` is where edits reach them.
 
     >>> features = interp.Features("made", "blocks.1.hook_resid_pre", np.eye(64)[:8])
     >>> interp.RemoveAxis(**features.place, axis=features.directions[3]).place
@@ -55,7 +55,7 @@ class Features:
 
     @property
     def place(self) -> Mapping[str, Any]:
-        """Where the decoder rows lie, as an edit names it; `UsageError` where no edit acts."""
+        """The `site`, `layer` (and `head`) of an edit there; `UsageError` for a hook that no edit reaches."""
         found = re.fullmatch(r"blocks\.(\d+)\.(.+)", self.hook)
         if not found or found[2] not in _HOOKS:
             raise UsageError(
@@ -70,9 +70,10 @@ class Features:
 
 @dataclass(frozen=True, eq=False)
 class FeatureOverlap:
-    """The features nearest to an axis, by |cosine|, the nearest first; `p` is that of the rank among random directions.
+    """The features nearest to an axis by |cosine|, the nearest first.
 
-    `null` and `null_band` are mean and 95 % band of the nearest of as many random directions (`n`) in `d` dimensions.
+    `p` of the k-th is the probability that the k-th nearest of `n` random directions in `d` dimensions is as near;
+    `null` and `null_band` are mean and 95 % band of the nearest one. `n_dead` features are zero and left out.
 
     >>> features = interp.Features("made", "blocks.1.hook_resid_pre", np.eye(64))
     >>> found = interp.feature_overlap(np.eye(64)[5], features, n=2)
@@ -90,7 +91,7 @@ class FeatureOverlap:
     d: int
 
     def to_frame(self) -> "pandas.DataFrame":
-        """One row a feature."""
+        """One row per feature: its number, cosine and p."""
         import pandas
 
         return pandas.DataFrame({"feature": self.features, "cosine": self.cosine, "p": self.p})
@@ -181,18 +182,18 @@ def feature_overlap(
     """Find the sparse-autoencoder features nearest to an axis, compared with random directions.
 
     Args:
-        axis: A direction `[d_in]` in the space that the autoencoder reads, or a record with the probe `value_axis`,
-            whose axis at the site and layer of the features is taken.
+        axis: A direction `[d_in]` in the space of the decoder rows, or a record with the probe `value_axis`, whose axis
+            at the site and layer of the features is taken.
         features: The features, from `interp.open_features`.
         fit: Which axis of a record: `ridge` or `pc1`.
-        n: How many features are returned.
+        n: How many features are returned, at most.
 
     Returns:
-        The nearest features and their cosines, beside those nearest to equally many random directions. Features whose
-        row is zero are left out and counted.
+        The nearest features, their cosines, and what equally many random directions give. Features whose row is zero
+        are left out and counted.
 
     Raises:
-        UsageError: The record has no axis at the site and layer of the features, or sizes differ.
+        UsageError: The record has no axis at the site and layer of the features, sizes differ, or the axis is zero.
 
     Examples:
         >>> features = interp.Features("made", "blocks.1.hook_resid_pre", np.eye(64))

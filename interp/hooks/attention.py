@@ -34,7 +34,7 @@ _HARMLESS = frozenset(
 
 
 class Listener:
-    """Hears every layer of a forward pass. Both methods may leave everything as it is.
+    """Sees, and may change, the attention of every layer in a forward pass; override one method or both.
 
     >>> model = interp.load("tunnel:bijection-gpt-neox")
     >>> class Sizes(interp.Listener):
@@ -48,10 +48,10 @@ class Listener:
     """
 
     def before(self, call: AttentionCall) -> None:
-        """Queries, keys and values of one layer; replacing `call.q`, `call.k` or `call.v` edits the model."""
+        """Called with `call.q`, `call.k` and `call.v` `[batch, head or kv_head, pos, d_head]`; assign to edit them."""
 
     def after(self, call: AttentionCall, z: torch.Tensor) -> torch.Tensor:
-        """Head outputs `[batch, pos, head, d_head]`, before the output projection; what is returned is used."""
+        """Called with head outputs `[batch, pos, head, d_head]` before the output projection; returns those to use."""
         return z
 
 
@@ -130,13 +130,14 @@ def listening(model: Model, *listeners: Listener, ours: Ours | None = None) -> I
     Args:
         model: The model.
         *listeners: They see every attention call. In nested blocks of one thread, those of the outer block act first.
-        ours: Which threads' passes are seen; by default those of this thread.
+        ours: Called in each pass; says whether this thread's pass is seen. By default only the entering thread's are.
 
     Yields:
         Nothing; the listeners are detached when the block is left.
 
     Raises:
-        UsageError: Another thread already listens to this model.
+        InterpError: Another thread already listens to this model.
+        ValueError: No listener is given.
 
     Examples:
         >>> model = interp.load("tunnel:bijection-gpt-neox")

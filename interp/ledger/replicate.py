@@ -86,15 +86,14 @@ def replicate(
     """Measure and judge the claims of a paper, and write a ledger.
 
     Args:
-        paper: `paper1`, `paper2`, `paper3`, `newer` or `all`; or the folder of a ledger, which is judged again
-            without measuring.
+        paper: `paper1`, `paper2`, `paper3`, `newer` or `all`.
         models: Language models for the claims of the third paper.
-        rows: Numbers of the claims to judge; all by default. Some of them have a folder of their own, and p is
-            corrected over these.
+        rows: Numbers of the claims to judge; all by default. A selection gets a folder of its own, and its p is
+            corrected over the selected claims.
         scale: `tiny` (one claim of each kind), `smoke` (minutes), `default` (what the shipped models are judged at) or
             `paper` (the papers' sizes; needs a GPU).
         out: Folder for the ledger and its runs. What it holds already, with the same settings, is not measured again.
-        allow_quantised: Measure models of quantised weights, rounded as they are.
+        allow_quantised: Whether models with quantised weights are measured.
         quiet: Whether to print no progress.
 
     Returns:

@@ -29,14 +29,14 @@ def save_lens(lens: FittedLens, path: str | Path) -> Path:
 
     Args:
         lens: The lens.
-        path: The file. If its name ends in `.pt`, the published archive is written (Jacobian lens, half precision),
-            otherwise safetensors.
+        path: The file. A name that ends in `.pt` gives the torch archive in which lenses are published (Jacobian lens
+            only, half precision), any other safetensors.
 
     Returns:
         The path.
 
     Raises:
-        UsageError: The published archive cannot hold this kind of lens.
+        UsageError: A `.pt` archive cannot hold this kind of lens.
         RecordError: The file cannot be written.
 
     Examples:
@@ -62,15 +62,15 @@ def open_lens(path: str | Path, model: Model | None = None) -> FittedLens:
     """Open a lens from a file.
 
     Args:
-        path: A file of `interp.save_lens`, or a published archive.
-        model: The lens's model, needed for a published archive, which does not state the number of layers.
+        path: A file of `interp.save_lens`, or a published torch archive (`.pt`, `.pth`).
+        model: The lens's model, needed for an archive, which does not state the number of layers.
 
     Returns:
         The lens.
 
     Raises:
         RecordError: The file is missing, damaged or no lens.
-        UsageError: A published archive is opened without its model.
+        UsageError: An archive is opened without its model.
 
     Examples:
         >>> model = interp.load("tunnel:bijection-gpt-neox")

@@ -90,7 +90,7 @@ def fit_lens(
 ) -> FittedLens:  # fmt: skip
     """Fit a lens: a map from the residual stream at any depth to the final prediction.
 
-    A fifth of the clusters of prompts is held out. Edits that are `applied`, and listeners, act during the fit.
+    Whole clusters are held out: about a fifth of the prompts. Edits that are `applied`, and listeners, act in the fit.
 
     Args:
         model: The model.
@@ -101,12 +101,12 @@ def fit_lens(
         window: How many tokens of each prompt are kept, from its end.
         precision_bits: The Jacobian lens adds prompts and cotangents until the standard error of its mean KL from the
             final prediction, on held-out prompts, is at most this at every depth; 0 continues until the mean is exact.
-        seconds: Time limit of the fit, which ends with a round over the prompts (at least one).
-        skip_first: Positions at the start of each prompt that do not count; 16 for texts and 0 for tunnels by default.
-        horizon: How many positions ahead of a source its targets begin. 0 takes all; from 1 on the Jacobian lens leaves
-            out what a position itself predicts, and takes as many times longer as prompts have positions.
+        seconds: Time limit of the fit. A Jacobian fit completes its round over the prompts first (at least one).
+        skip_first: Positions at the start of each prompt that are left out; by default 16 for texts, 0 for tunnels.
+        horizon: The Jacobian lens takes derivatives of targets at least this many positions after their source. 0 takes
+            all; from 1 on, the fit takes as many times longer as prompts have positions.
         seed: Seed of the held-out clusters, the order of prompts and the cotangents.
-        out: File for the lens. An interrupted fit resumes from there.
+        out: Where you will save the lens (`interp.save_lens`). An interrupted Jacobian fit keeps its work there.
         quiet: Whether to print no progress.
 
     Returns:
@@ -116,6 +116,7 @@ def fit_lens(
         UsageError: The kind is unknown.
         ModelError: The model has no gradients.
         PromptError: There are too few prompts.
+        RecordError: `out` cannot be written.
 
     Examples:
         >>> model = interp.load("tunnel:bijection-gpt-neox")

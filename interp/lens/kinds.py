@@ -30,11 +30,11 @@ KINDS: tuple[Kind, ...] = ("logit", "tuned", "jacobian")
 
 @dataclass(frozen=True, eq=False)
 class FittedLens:
-    """One lens of one model, to read with: `interp.run(model, lens=...)`, `log_probabilities`, `save`.
+    """A lens of one model, for `interp.run(model, lens=...)`, `log_probabilities` and `interp.save_lens`.
 
-    `matrices` and `offsets` are by depth, `[d_model, d_model]` and `[d_model]`, float32; the logit lens has none.
-    `n_prompts` were averaged over, or fitted on. `error_bits` is, of a Jacobian lens, the standard error of its mean KL
-    from the final prediction by depth, on prompts that it was not fitted on.
+    `matrices` `[d_model, d_model]` and `offsets` `[d_model]` are by depth, in float32; the logit lens has none. It was
+    fitted on `n_prompts` prompts. For a Jacobian lens, `error_bits` is by depth the standard error of its mean KL from
+    the final prediction, on held-out prompts.
 
     >>> model = interp.load("tunnel:bijection-gpt-neox")
     >>> lens = interp.fit_lens(model, interp.sampled_prompts(model.task, 40), kind="jacobian", quiet=True)
@@ -55,7 +55,7 @@ class FittedLens:
 
     @classmethod
     def logit(cls, model: Model) -> "FittedLens":
-        """The lens without parameters."""
+        """The logit lens of a model, which has no parameters."""
         return cls("logit", model.name, model.info.n_layers, model.info.d_model)
 
     @property
@@ -64,7 +64,7 @@ class FittedLens:
         return tuple(sorted(self.matrices))
 
     def on(self, model: Model) -> Model:
-        """The same model, whose stream is read through this lens; `UsageError` where it is of another shape."""
+        """The same model, decoding its residual stream with this lens; `UsageError` if its shape differs."""
         self._refuse_other_shape(model)
         if self.kind == "logit":
             return replace(model, lens=None, info=replace(model.info, lens=None))
@@ -88,10 +88,7 @@ class FittedLens:
         return found.hexdigest()[:16]
 
     def carried(self, x: torch.Tensor, depth: int) -> torch.Tensor:
-        """Residual vectors `[..., d_model]` of a depth, carried to the final stream, in their own precision.
-
-        Raises `UsageError` for a depth that it was not fitted at: published lenses lack the embedding.
-        """
+        """Residual vectors `[..., d_model]` of a depth, mapped to the final one; `UsageError` for one without a fit."""
         if depth == self.n_layers or self.kind == "logit":
             return x
         if depth not in self.matrices:
@@ -105,7 +102,7 @@ class FittedLens:
         return (found if offset is None else found + offset.to(x.device)).to(x.dtype)
 
     def log_probabilities(self, model: Model, x: torch.Tensor, depth: int) -> torch.Tensor:
-        """log2 of the probabilities `[row, vocab]` that residual vectors `[row, d_model]` of a depth decode to."""
+        """The log2 probabilities `[row, vocab]` that residual vectors `[row, d_model]` of a depth decode to."""
         self._refuse_other_shape(model)
         logits = Lens(model).logits(self.carried(x, depth))
         return torch.log_softmax(logits, dim=-1) * BITS_PER_NAT

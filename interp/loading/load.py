@@ -53,7 +53,7 @@ def load(
     tokenizer: Tokenizer = None,
     check: bool | Literal["again"] = True,
 ) -> Model:
-    """Load a model and verify that what is captured from it is what it is called.
+    """Load a model and check that each tensor captured from it is what its name says.
 
     Args:
         name_or_object: An alias (`pythia-410m`) or hub id, both with an optional `@revision`; a local folder; a GGUF
@@ -70,8 +70,8 @@ def load(
         allow_pickle: Whether pickled weights may be read.
         allow_quantised: Whether quantised weights may be read.
         tokenizer: A tokenizer, its folder or its hub id, if not the model's own.
-        check: Whether to run the self-check. The result for the same files, loaded alike by the same version, is kept:
-            `"again"` runs it anew.
+        check: Whether to run the self-check. Its result is kept for the same files, options and version; `"again"`
+            repeats it.
 
     Returns:
         The model.

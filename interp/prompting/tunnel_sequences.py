@@ -27,11 +27,11 @@ def sampled_prompts(task: Task, n: int = N_SEQUENCES, seed: int = 0) -> PromptSe
 
     Args:
         task: The task, such as `model.task` of a shipped tunnel.
-        n: How many sequences.
-        seed: Seed of the sample.
+        n: How many sequences, at least 1.
+        seed: Seed of the sample, at least 0.
 
     Returns:
-        The prompt set.
+        The prompt set, with `posterior` `[row, outcome]` at all scored positions, sequence by sequence.
 
     Examples:
         >>> model = interp.load("tunnel:bijection-gpt-neox")

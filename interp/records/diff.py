@@ -40,7 +40,7 @@ follow from the rest."""
 
 @dataclass(frozen=True)
 class Shift:
-    """One number in two runs. `interval` is of the difference, second minus first; None where it cannot be tested."""
+    """One number in two runs; `interval` is that of second minus first, None if it cannot be tested."""
 
     probe: str
     name: str
@@ -75,7 +75,7 @@ class SettingDifference:
 
 @dataclass(frozen=True)
 class Diff:
-    """Two runs beside each other: every number both have, what only one has, and what differs behind them.
+    """Two runs compared: `shifts` of the numbers that both have, what only one has, and `settings` that differ.
 
     >>> difference = interp.diff("runs/first", "runs/second")
     >>> len(difference.shifts) > 0 and difference.only_first == ()
@@ -95,12 +95,12 @@ class Diff:
 
     @property
     def moved(self) -> tuple[Shift, ...]:
-        """What moved by more than the intervals."""
+        """Numbers whose difference has a 95 % interval without 0."""
         return self._of("moved")
 
     @property
     def differing(self) -> tuple[Shift, ...]:
-        """What changed and cannot be tested: a side has no interval or is underpowered, or the units are others."""
+        """Numbers that changed but cannot be tested: no interval, underpowered, or units that differ."""
         return self._of("differs")
 
     @property
@@ -120,8 +120,8 @@ def diff(first: RunRecord | str | Path, second: RunRecord | str | Path) -> Diff:
         second: Another one.
 
     Returns:
-        Each number of both with a verdict (`interp.records.diff.Verdict` explains them), and what differs behind them:
-        versions, settings, prompts, weights.
+        Each number of both with a verdict: `moved` (the interval of the difference excludes 0), `within`, `same`, or
+        `differs` (it cannot be tested); and the versions, settings, prompts and weights that differ.
 
     Raises:
         RecordError: A run cannot be read.

@@ -135,13 +135,14 @@ def index_runs(folder: str | Path = "runs") -> Path:
     """Write `index.html` into a folder of runs: model, probes, answers, date and size of each, with links.
 
     Args:
-        folder: The folder. Damaged records are listed with the reason.
+        folder: The folder. Damaged records are listed with the reason that they cannot be read.
 
     Returns:
         The path of the page.
 
     Raises:
-        RecordError: The folder is missing, or the page cannot be written.
+        UsageError: There is no such folder.
+        RecordError: The page cannot be written.
 
     Examples:
         >>> interp.index_runs("runs").name

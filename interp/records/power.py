@@ -54,8 +54,9 @@ def power(run: RunRecord | str | Path) -> Table:
         run: A record or its folder.
 
     Returns:
-        A table. `effect` is the distance of the measured value from its null. Columns that do not apply are NaN, and a
-        reason is given where nothing can be computed.
+        A table in the unit of each number: `effect` is the measured distance from the null, `smallest_above` and
+        `smallest_below` are the distances found with 80 % power at the 5 % level. What cannot be computed is NaN, with
+        a `reason`.
 
     Raises:
         RecordError: The run cannot be read.

@@ -44,10 +44,10 @@ CHANGED = "{}: all numbers describe the {} model, not the original."
 
 @dataclass(frozen=True, repr=False)
 class RunRecord(Answering, Mapping[str, Findings]):
-    """One finished run: what was asked, of which model, on which prompts, and what was found.
+    """One run: what was asked, of which model, on which prompts, and what was found.
 
-    `record[probe]` is what a probe found, of all in `findings`; `shown` are prompts token by token; `path` is the
-    folder on disk once it was saved.
+    `record["manifold"]` holds the findings of this probe, `findings` those of all probes, `shown` the prompts shown
+    token by token. `path` is the folder on disk, None before it is saved. Times in `timings` are in seconds.
 
     >>> record = interp.open_run("runs/first")
     >>> record.status, list(record.findings)
@@ -70,12 +70,12 @@ class RunRecord(Answering, Mapping[str, Findings]):
 
     @property
     def quantised(self) -> str:
-        """How the weights are rounded; empty where they are not."""
+        """How the weights are quantised; empty if they are not."""
         return str(self.model.get("stored_as") or self.model.get("quantisation") or "")
 
     @property
     def cautions(self) -> list[str]:
-        """What a reader of its numbers has to know: how the model was changed, and that clusters are few."""
+        """What to know before reading the numbers: how the model was changed, and whether clusters are few."""
         model, window = self.model, self.spec.get("attention_window")
         edits = ", ".join(dict.fromkeys(str(edit.get("kind")) for edit in self.spec.get("edits") or ()))
         changes = [
@@ -106,7 +106,7 @@ class RunRecord(Answering, Mapping[str, Findings]):
 
     @property
     def page(self) -> Path:
-        """Where the page of the record lies, beside it; `RecordError` before it is saved."""
+        """The path of the page beside the record; `RecordError` before the record is saved."""
         if self.path is None:
             raise RecordError(
                 asked="the page of a record",
@@ -116,14 +116,11 @@ class RunRecord(Answering, Mapping[str, Findings]):
         return self.path / "report.html"
 
     def show(self) -> Path:
-        """Render the page beside the record (again, if it is there) and return its path."""
+        """Render the page beside the record and return its path; `RecordError` before the record is saved."""
         return self.write_page(self.page)
 
     def write_page(self, path: str | Path) -> Path:
-        """Render the page as a file of its own, which needs nothing beside it; returns its path.
-
-        A study may have a page of its own: the report of its name.
-        """
+        """Render the page as one self-contained file; returns its path."""
         from interp.registry import entries, load_entry
 
         study = self.spec.get("study")
@@ -160,16 +157,16 @@ class RunRecord(Answering, Mapping[str, Findings]):
         return f"{name}{read} ({self.status})", ("probe", *COLUMNS), rows, further
 
     def to_frame(self) -> "pandas.DataFrame":
-        """Every number of every probe, one a row."""
+        """Every number of every probe, one per row, as `Findings.to_frame` with the column `probe`."""
         import pandas
 
         frames = [f.to_frame().assign(probe=probe) for probe, f in self.findings.items() if f.scalars]
         return pandas.concat(frames, ignore_index=True) if frames else pandas.DataFrame()
 
     def metrics(self) -> dict[str, float]:
-        """Every finite number flat, as trackers take it: `PROBE.NUMBER`, with `.low`, `.high`, `.null` and `.p`.
+        """Every finite number for an experiment tracker, such as `wandb.log(record.metrics())`.
 
-        wandb.log(record.metrics())
+        Names are `PROBE.NUMBER`, and the same with `.low`, `.high`, `.null` and `.p`.
         """
         found: dict[str, float] = {}
         for probe, findings in self.findings.items():
@@ -180,7 +177,10 @@ class RunRecord(Answering, Mapping[str, Findings]):
         return found
 
     def save(self, folder: str | Path) -> "RunRecord":
-        """Write the record as `folder`, whole or not at all; returns the record with its path."""
+        """Write the record as `folder`, whole or not at all; returns the record with its path.
+
+        Raises `RecordError` if the folder exists or cannot be written, or a number is impossible.
+        """
         folder = plain_path(folder)
         fix = "Check free space and permissions there, or choose another folder with --out."
         with telling(f"writing the record to {folder}", fix), writing(folder) as draft:

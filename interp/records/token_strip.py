@@ -27,9 +27,9 @@ ENTROPY_STEPS, WEIGHT_STEPS = 65535, 255
 class TokenStrip:
     """The tokens of one prompt with what was measured at each.
 
-    `entropy` (bits) and `sink` (attention on the first position) are of the attention row of every layer and head;
-    `next_entropy` is that of the model's next-token distribution, `belief` that of the exact posterior, NaN where none
-    is known, both in bits. `weights` is the attention from a position (`pos`) to those it sees.
+    `entropy` (bits) and `sink` (attention to the first position, a fraction) describe the attention of each position,
+    by layer and head. `next_entropy` is the entropy of the model's next-token distribution, `belief` that of the exact
+    posterior (NaN where none is known), both in bits. `weights` is the attention from `pos` to `key_pos`.
 
     >>> model = interp.load("tunnel:bijection-gpt-neox")
     >>> strip = interp.show_tokens(model, interp.sampled_prompts(model.task, 1))
@@ -46,7 +46,7 @@ class TokenStrip:
     weights: Float[np.ndarray, "layer head pos key_pos"]
 
     def packed(self) -> dict[str, Any]:
-        """The strip as plain JSON; of the weights the lower triangle, row after row, since no position sees a later."""
+        """The strip as plain JSON; of the weights only the lower triangle, as no position attends to later ones."""
         n = len(self.tokens)
         most = math.log2(max(n, 2))
         return plain_json({

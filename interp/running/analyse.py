@@ -33,14 +33,15 @@ def analyse(
         probes: Names of probes, probe objects, or a group (`all` runs those that the capture serves).
         settings: Fields of the probes by probe name, as in `interp.run`.
         per_quintile: Prompts drawn from each fifth of next-token entropy; 0 or None takes all.
-        out: Folder for the record and its page; nothing is written if None.
+        out: Folder that receives the folder of the record; nothing is written if None.
         report: Whether a page is written beside the record.
 
     Returns:
         The record, which names the tool that read the model and says whether its activations were checked.
 
     Raises:
-        UsageError: A probe needs more than the capture holds.
+        UsageError: A probe needs more than the capture holds, or a name or field is unknown.
+        PromptError: There are too few prompts for a probe.
 
     Examples:
         >>> model = interp.load("tunnel:bijection-gpt-neox")

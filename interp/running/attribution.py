@@ -36,12 +36,12 @@ Answer = str | int | Sequence[str | int]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class LogitAttribution:
-    """Shares of the logit of an answer, over that of a wrong one (or over the mean of the vocabulary), in logits.
+    """Shares of the logit of an answer minus that of a wrong one (or minus the mean over the vocabulary), in logits.
 
-    `heads` and `attention_bias` are by layer with attention (`attention_layers`). `mlp` and `mixer` are by layer; the
+    `heads` and `attention_bias` cover the layers with attention (`attention_layers`), `mlp` and `mixer` all layers; a
     mixer is a state-space model or convolution in place of attention or beside it. `embedding` is what enters the first
     block, `constant` what the biases of the final norm and of the output head add. All sum to `total`, the logit before
-    any soft-cap. `null` is the mean share of each head for random pairs of tokens in the place of the answers.
+    any soft-cap. `null` is the mean share of each head for random pairs of tokens instead of the answers.
 
     >>> model = interp.load("tunnel:bijection-gpt-neox")
     >>> found = interp.logit_attribution(model, interp.sampled_prompts(model.task, 4))
@@ -67,12 +67,12 @@ class LogitAttribution:
 
     @property
     def total(self) -> Float[np.ndarray, " row"]:
-        """The sum of all parts."""
+        """The sum of all parts: the logit that they explain."""
         attention, others = self.heads.sum(axis=2) + self.attention_bias, self.mlp + self.mixer
         return attention.sum(axis=1) + others.sum(axis=1) + self.embedding + self.constant
 
     def to_frame(self) -> "pandas.DataFrame":
-        """One row a head, the largest first: mean over the rows, its 95 % t interval, and the band of its null."""
+        """One row per head, the largest first: mean over rows (logits), its 95 % t interval, and its null's band."""
         import pandas
 
         mean, half = self.heads.mean(axis=0), t_half_width(np.moveaxis(self.heads, 0, -1))
@@ -117,7 +117,8 @@ def logit_attribution(
         Shares of heads `[row, layer, head]`, feed-forwards, biases and embedding in logits, which add up to the logit.
 
     Raises:
-        UsageError: A token is not a single token, or blocks do not add to the residual stream.
+        UsageError: The model normalises the attention output, so heads have no shares of their own.
+        PromptError: A token is not a single token, or prompts do not fit the model.
 
     Examples:
         >>> model = interp.load("tunnel:bijection-gpt-neox")

@@ -40,9 +40,9 @@ def capture_from_arrays(
     """Make a capture from the activations of another tool, for `interp.analyse`, `save` and the rest.
 
     Args:
-        arrays: Site name (or `interp.Need`, for other positions than the scored ones) to a pair: the names of the axes
-            in any order, and the array. `interp.Need("v").axes()` lists the names. Rows go prompt by prompt; a text has
-            one row, at its last token.
+        arrays: Maps a site name (or `interp.Need`, for positions other than the scored ones) to a pair: the names of
+            the axes in any order, and the array. `interp.Need("v").axes()` lists the names. Rows go prompt by prompt; a
+            text has one row, at its last token.
         prompts: The texts, or a prompt set.
         tokens: Token ids of each prompt as the tool read it, without padding.
         tool: Name of the tool, for the record.
@@ -57,6 +57,7 @@ def capture_from_arrays(
 
     Raises:
         UsageError: Axes, sizes or numbers do not fit.
+        PromptError: There are no prompts, or `tokens` does not fit them.
 
     Examples:
         >>> values, logits = np.random.rand(2, 3, 4, 16), np.random.rand(3, 50)

@@ -35,7 +35,7 @@ _END_OF_PROMPT = 40
 
 @dataclass(frozen=True)
 class Continuation:
-    """What one prompt is continued with, by the model as it is and edited; ids of new tokens, and their texts.
+    """One prompt's continuation by the model as it is and by the edited model: ids and text of the new tokens.
 
     `shared` is the text that both begin with. Without edits both are the same.
 
@@ -61,7 +61,7 @@ class Continuation:
 
 @dataclass(frozen=True, repr=False)
 class Continuations:
-    """The continuations of some prompts; shown side by side in a terminal, a notebook, and by `write` on a page.
+    """The continuations of all prompts, shown side by side in a terminal or notebook; `write` makes a page.
 
     >>> model = interp.load("tunnel:bijection-gpt-neox")
     >>> words = interp.generate(model, interp.sampled_prompts(model.task, 2), n_tokens=3)
@@ -84,18 +84,18 @@ class Continuations:
 
     @property
     def title(self) -> str:
-        """Whose continuations these are, under what, and how tokens were chosen."""
+        """The model, how tokens were chosen, and the edits."""
         return f"{self.model}, {self.how}; edited: {', '.join(self.edits) or 'nothing'}"
 
     def to_frame(self) -> "pandas.DataFrame":
-        """One prompt a row."""
+        """One row per prompt."""
         import pandas
 
         columns = ("prompt", "text", "edited_text", "n_shared", "ids", "edited_ids")
         return pandas.DataFrame([{name: getattr(c, name) for name in columns} for c in self.each])
 
     def rows(self) -> list[tuple[str, str, str]]:
-        """The rows under `HEAD`, on one line each."""
+        """The prompt, the continuation and the edited one, each on one line."""
         return [(_line(c.prompt, _END_OF_PROMPT), _line(c.text), _line(c.edited_text)) for c in self.each]
 
     def __repr__(self) -> str:
@@ -105,7 +105,7 @@ class Continuations:
         return html_table(self.title, HEAD, self.rows(), "")
 
     def write(self, path: str | Path) -> Path:
-        """Write the page: one file that fetches nothing."""
+        """Write an HTML page, which loads nothing from elsewhere; returns its path."""
         from interp.registry import load_entry
 
         return load_entry("report", "continuations")(self, Path(path))
@@ -135,13 +135,14 @@ def generate(
             continuations.
         seed: Seed of the samples.
         window: How many tokens of each prompt are kept, from its end.
-        cache: Whether keys and values of earlier tokens are kept (faster, same texts). Patterns of a donor turn it off.
+        cache: Whether keys and values of earlier tokens are kept (faster, same texts). `PatternsOf` turns it off.
 
     Returns:
         Both continuations of every prompt.
 
     Raises:
-        UsageError: An edit cannot act on new tokens.
+        UsageError: An edit cannot act here, or prompt and new tokens exceed the positions that the model reads.
+        PromptError: There are no prompts, or they do not fit the model.
 
     Examples:
         >>> model = interp.load("tunnel:bijection-gpt-neox")

@@ -23,13 +23,14 @@ def with_means(model: Model, prompts: Prompts, *given: Edits) -> tuple[Edit, ...
     Args:
         model: The model.
         prompts: Prompts as `interp.collect` takes them.
-        *given: Edits, or lists of edits. Means are over the positions that each names.
+        *given: Edits, or lists of edits. Each mean is over the positions that its edit names.
 
     Returns:
         The edits; one that ablates several layers becomes one per layer. Edits without means are returned as they are.
 
     Raises:
         UsageError: An edit does not fit the model.
+        PromptError: Prompts lack the positions that an edit names, or do not fit the model.
 
     Examples:
         >>> model = interp.load("tunnel:bijection-gpt-neox")

@@ -44,11 +44,11 @@ OnePrompt = str | Sequence[int]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class PatchingMap:
-    """What clean activations restore in a corrupted pass, by layer (depths of the residual stream) and position.
+    """What clean activations restore in a corrupted forward pass, by layer (depth, for `resid`) and position.
 
-    `clean`, `corrupted`, `effect` and `null` are the log2 odds of `answer` over `wrong` (without a wrong one, log2 p of
-    the answer), in bits: times ln 2 they are the difference of logits. `null` is that of random moves of the same
-    length at the same place.
+    `clean`, `corrupted`, `effect` and `null` are the log2 odds of `answer` over `wrong` (log2 p of the answer if there
+    is no wrong one), in bits; times ln 2 they are logit differences. `null` holds random moves of the same length at
+    the same layer and position; `moves` is what each patch adds.
 
     >>> model = interp.load("tunnel:bijection-gpt-neox")
     >>> first, second = (list(p.token_ids)[:7] for p in interp.sampled_prompts(model.task, 2))
@@ -76,22 +76,22 @@ class PatchingMap:
 
     @property
     def recovered(self) -> Float[np.ndarray, "layer pos"]:
-        """The share of the difference that a patch brings back: 0 the corrupted pass, 1 the clean one."""
+        """The share of the difference that each patch restores: 0 is the corrupted pass, 1 the clean one."""
         return (self.effect - self.corrupted) / (self.clean - self.corrupted)
 
     @property
     def null_recovered(self) -> Float[np.ndarray, "draw layer pos"]:
-        """The same of the random moves."""
+        """`recovered` of the random moves."""
         return (self.null - self.corrupted) / (self.clean - self.corrupted)
 
     @property
     def p(self) -> Float[np.ndarray, "layer pos"]:
-        """How often the largest of all random moves, wherever it lies, does as much: corrected for the whole map."""
+        """p corrected over the whole map: how often its largest random move restores at least as much."""
         largest = np.abs(self.null_recovered).max(axis=(1, 2))
         return (1 + (largest[:, None, None] >= np.abs(self.recovered)).sum(axis=0)) / (1 + len(largest))
 
     def edits(self, layer: int, positions: Sequence[int] | None = None) -> tuple[Edit, ...]:
-        """The patches of one layer, at these positions (None: all of the map), for `interp.applied` or `collect`."""
+        """The patches of one layer at these positions (None: all), as edits; `UsageError` for others than the map's."""
         chosen = self.positions if positions is None else tuple(positions)
         for what, asked, known in (("layers", [layer], self.layers), ("positions", chosen, self.positions)):
             strange = sorted(set(asked) - set(known))
@@ -104,7 +104,7 @@ class PatchingMap:
         return tuple(_moved(self.site, layer, at, move) for at, move in moves if move.any())
 
     def to_frame(self) -> "pandas.DataFrame":
-        """One row a patch: where, what it recovers, the 95 % band of its own random moves, and p over the map."""
+        """One row per patch: layer, position, token, share recovered, 95 % band of its random moves, and p."""
         import pandas
 
         layer, pos = np.indices(self.effect.shape)
@@ -118,7 +118,7 @@ class PatchingMap:
         })  # fmt: skip
 
     def plot(self, theme: Literal["light", "dark"] = "light") -> "go.Figure":
-        """The map as a figure, with a cross where no random move does as much."""
+        """The map as a figure; a cross marks patches that no random move reaches."""
         from interp.registry import load_entry
 
         return load_entry("report", "patching")(self, theme)
@@ -143,13 +143,14 @@ def patching_map(
     Args:
         model: The model.
         clean: A text, or token ids.
-        corrupted: A text of the same number of tokens.
+        corrupted: A text, or token ids, of the same number of tokens.
         answer: Token of the clean prompt's answer: a string (with its leading space) or id. By default what the model
             predicts after it.
-        wrong: Token of the corrupted prompt's answer, likewise.
+        wrong: Token of the corrupted prompt's answer. By default what the model predicts after it, or none if `answer`
+            is given.
         site: `resid` (layers are depths, 0 the embedding), `z`, `v`, `q` or `k`.
-        layers: Layers to patch; all by default.
-        positions: Positions to patch; all by default.
+        layers: Layers to patch, from 0; all by default.
+        positions: Positions to patch, from 0; all by default.
         n_null: Random changes of the same length that each patch is compared with. `p` is corrected over the whole map.
         seed: Seed of these changes.
         quiet: Whether to print no progress.
@@ -158,7 +159,8 @@ def patching_map(
         The map: for each layer and position, the share of the logit difference that the patch recovers, with its null.
 
     Raises:
-        UsageError: The prompts differ in length, or a token is not a single token.
+        PromptError: The prompts differ in length or give the same answer, or a token is not a single token.
+        UsageError: The model has no such layer or position, or the site cannot be patched.
 
     Examples:
         >>> model = interp.load("tunnel:bijection-gpt-neox")

@@ -253,7 +253,7 @@ class PassCost:
 
 @dataclass(frozen=True)
 class Plan:
-    """The cost of a run. `disk` is what it writes, `download` what is fetched first, at most; all sizes in bytes.
+    """The cost of a run, in bytes and seconds: `disk` is what it writes, `download` at most what it fetches first.
 
     >>> cost = interp.plan("tunnel:bijection-gpt-neox", probes="manifold", is_timed=False)
     >>> cost.n_passes, cost.fits
@@ -272,6 +272,7 @@ class Plan:
 
     @property
     def n_passes(self) -> int:
+        """How many forward passes over a prompt set there are, every condition counted."""
         return sum(step.n for step in self.steps)
 
     @property
@@ -281,7 +282,7 @@ class Plan:
 
     @property
     def seconds(self) -> tuple[float, float] | None:
-        """The range in which the whole run will take its time; None where nothing was measured."""
+        """The shortest and longest time that the run may take, in seconds; None if nothing was timed."""
         reading = self.reading_seconds
         if reading is None or self.loading_seconds is None:
             return None
@@ -290,13 +291,13 @@ class Plan:
 
     @property
     def reading_seconds(self) -> float | None:
-        """All passes through the model."""
+        """Seconds of all forward passes; None if nothing was timed."""
         parts = [step.seconds for step in self.steps if step.seconds is not None]
         return sum(parts) if len(parts) == len(self.steps) else None
 
     @property
     def fits(self) -> bool:
-        """Whether the peak is within the memory that is free where the model would be put."""
+        """Whether the memory at its peak fits into what is free on the device."""
         return (self.memory.peak if self.memory.is_on_cpu else self.memory.on_device) <= self.free
 
 

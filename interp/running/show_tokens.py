@@ -44,6 +44,7 @@ def show_tokens(
 
     Raises:
         UsageError: There is no prompt of this number.
+        PromptError: The prompt has too many tokens to show, or does not fit the model.
 
     Examples:
         >>> model = interp.load("tunnel:bijection-gpt-neox")

@@ -72,7 +72,7 @@ def compare(
         labels: Names of the runs.
         groups: A group name for each run. Runs of one group are pooled, as repetitions.
         against: For each run, the group that its own group is compared with, if that is not the first.
-        out: Folder for the comparison; nothing is written if None.
+        out: Folder that receives the folder of the comparison; nothing is written if None.
         reuse: Whether to return a comparison of the same runs that `out` already holds.
         quiet: Whether to print no progress.
 
@@ -80,8 +80,8 @@ def compare(
         The record of the comparison.
 
     Raises:
-        RecordError: A run cannot be read.
-        UsageError: The runs have nothing in common, or labels or groups do not fit them.
+        RecordError: A run cannot be read, or was never saved to a folder.
+        UsageError: There are fewer than two runs, they have nothing in common, or labels or groups do not fit them.
 
     Examples:
         >>> comparison = interp.compare(["runs/first", "runs/second"], out=None)

@@ -33,11 +33,11 @@ Asks = Literal["above", "below", "either", "nothing"]
 
 @dataclass(frozen=True)
 class Quantity:
-    """One number of a probe, wherever it is measured.
+    """The declaration of one number of a probe: unit, meaning, null. Its texts may have slots, such as `{target}`.
 
-    `asks` is the side of its null that is of interest. `null` names that null, `method` how the interval is made; where
-    either is missing the text says why (of an interval, `no_interval` where there is one). `p_over` names what p is
-    corrected over. `fact` says in words what a value above the null says, where other probes measure the same.
+    `asks` is the side of the null that is of interest. `null` names the null and `method` how the interval is made; if
+    there is none, `null` and `no_interval` (else `method`) say why. `p_over` names what p is corrected over. `fact`
+    says what a value above the null shows, if other probes measure the same.
 
     >>> entropy = interp.Quantity("bits", "Entropy of {target}.", null="no chance level", method="one number")
     >>> entropy.filled(target="the next token").in_words(entropy.meaning)
@@ -58,15 +58,15 @@ class Quantity:
     words: Mapping[str, str] = field(default_factory=dict)
 
     def filled(self, **words: str) -> "Quantity":
-        """The same with these words for its slots; those that it has already stay."""
+        """A copy with these words in its slots; words that it already has stay."""
         return replace(self, words={**words, **self.words})
 
     def in_words(self, text: str) -> str:
-        """A text of this quantity with its slots filled."""
+        """A text with the slots filled; a slot without a word stays as it is."""
         return text.format_map(_Slots(self.words))
 
     def scalar(self, found: "Estimates", place: int = 0) -> Scalar:
-        """The number at one place, with all that is known of it."""
+        """The scalar of these estimates at one `place` (an index: a layer, a head), with interval, null and p."""
         one = found.at(place)
         mine, value, why = self.filled(**one.words), float(one.value[0]), str(one.why)
         about: dict[str, Any] = {**one.about, "meaning": mine.in_words(mine.meaning)}
@@ -103,7 +103,7 @@ class _Slots(dict[str, str]):
 class Quantities(Mapping[str, Quantity]):
     """The numbers of a probe by name, headlines in the order of the page; names may have slots too.
 
-    `columns` are the units of columns of tables that are no findings by themselves.
+    `columns` are the units of further columns of its tables.
 
     >>> share = interp.Quantity("fraction", "Share of {target}.", null="none is expected", method="all rows")
     >>> interp.Quantities({"{prefix}_share": share}).filled(target="bits", prefix="bit")["bit_share"].unit
@@ -123,7 +123,7 @@ class Quantities(Mapping[str, Quantity]):
         return len(self._of)
 
     def filled(self, **words: str) -> "Quantities":
-        """The same with these words for the slots of names and sentences."""
+        """A copy with these words in the slots of names and texts."""
         slots = _Slots(words)
         return Quantities(
             {name.format_map(slots): quantity.filled(**words) for name, quantity in self._of.items()},
@@ -131,21 +131,21 @@ class Quantities(Mapping[str, Quantity]):
         )
 
     def scalar(self, name: str, found: "Estimates", place: int = 0) -> Scalar:
-        """The number of this name at one place."""
+        """The scalar of this name at one place; `KeyError` if it is not declared."""
         return self[name].scalar(found, place)
 
     def scalars(self, found: Mapping[str, "Estimates"], place: int = 0) -> dict[str, Scalar]:
-        """Several numbers at one place."""
+        """The scalars of several estimates at one place, by name."""
         return {name: self.scalar(name, of, place) for name, of in found.items()}
 
     def table(self, columns: "Mapping[str, np.ndarray | Estimates]", caption: str = "", **units: str) -> Table:
-        """Columns side by side, of estimates all that they hold; `units` are those of columns declared nowhere."""
+        """A table of columns; estimates add interval, null and p. `units` are those of undeclared columns."""
         return self.stacked([columns], caption, **units)
 
     def stacked(
         self, parts: "Sequence[Mapping[str, np.ndarray | Estimates]]", caption: str = "", **units: str
     ) -> Table:
-        """Parts of the same columns, one under the other."""
+        """A table of parts with the same columns, one below the other."""
         known = {**PLACES, **self.columns, **{name: of.unit for name, of in self._of.items()}, **units}
         spread = [
             {
@@ -158,9 +158,9 @@ class Quantities(Mapping[str, Quantity]):
         return Table.stacked(spread, {name: known[name] for name in parts[0] if name in known}, caption)
 
     def findings(self, probe: str, scalars: Mapping[str, Scalar], tables: Mapping[str, Table], **rest: Any) -> Findings:
-        """The findings; headline, controls and facts as declared, as far as they were measured, unless `rest` has them.
+        """The findings, with the declared headline, controls and facts of all numbers that were measured.
 
-        Names in `rest` are fields of `Findings`.
+        `rest` holds further fields of `Findings`, and replaces these.
         """
         mine = {name: self._of[name] for name in self._of if name in scalars}
         declared: dict[str, Any] = {

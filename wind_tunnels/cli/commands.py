@@ -104,7 +104,7 @@ def train_command(
     task: TaskArgument,
     arch: Annotated[str | None, typer.Option(help="gpt-neox (the default), phi, llama, mistral, lstm ...")] = None,
     attention_layers: Annotated[
-        str | None, typer.Option(help="Layers that keep attention, such as 0,1; it is switched off in the others.")
+        str | None, typer.Option(help="Layers that keep attention, such as 0,1; the others have none.")
     ] = None,
     depths: Annotated[str | None, typer.Option(help="Numbers of layers, such as 1,2,3: one training for each.")] = None,
     init: Annotated[str | None, typer.Option(help="Start from this checkpoint: a folder, or tunnel:NAME@step.")] = None,
@@ -115,13 +115,13 @@ def train_command(
     device: Annotated[str | None, typer.Option(help="cpu (the default) or cuda.")] = None,
     keep: KeepOption = None,
     limit: Annotated[
-        list[str] | None, typer.Option(help="figure=value: an upper bound that the card carries and a rebuild checks.")
+        list[str] | None, typer.Option(help="figure=value: an upper bound, kept in the card and checked by rebuild.")
     ] = None,
-    variant: Annotated[str, typer.Option(help="Ending of the name, where a task and architecture has several.")] = "",
+    variant: Annotated[str, typer.Option(help="Suffix that tells networks of a task and architecture apart.")] = "",
     out: Annotated[Path, typer.Option(help="Folder that receives <task>-<arch>-<variant>.")] = Path("runs"),
     quiet: QuietOption = False,
 ) -> None:
-    """Train, measure against the exact posterior, save. The same command again resumes an unfinished training."""
+    """Train a network, compare it with the exact posterior, and save it. The same command resumes."""
     kind = _task(task)
     from ..plans.train_tunnel import make_plan, train_tunnel
 
@@ -145,14 +145,14 @@ def eval_command(
     n: Annotated[int, typer.Option(min=2000, max=MOST, help="Fresh sequences.")] = 4000,
     seed: Annotated[int, typer.Option(min=0, max=LARGEST_SEED, help="Seed of the sequences.")] = 1,
     length: Annotated[
-        int | None, typer.Option(max=MOST, help="Observations in a sequence, more than it was trained on.")
+        int | None, typer.Option(max=MOST, help="Observations in a sequence, such as more than in training.")
     ] = None,
-    out: Annotated[Path, typer.Option(help="Folder of the record.")] = Path("runs"),
+    out: Annotated[Path, typer.Option(help="Folder that receives the record.")] = Path("runs"),
     quiet: QuietOption = False,
 ) -> None:
-    """Measure a checkpoint against the exact posterior, on sequences that neither training nor its card has seen.
+    """Compare a checkpoint with the exact posterior, on sequences that neither training nor its card used.
 
-    The same as the study `tunnel_evaluation`, which has more options.
+    It is the study `tunnel_evaluation`, which has more options.
     """
     from interp.cli.tables import print_record
     from interp.running.spec import make_study
@@ -173,24 +173,24 @@ def sweep_command(
     task: TaskArgument,
     arch: Annotated[str | None, typer.Option(help="Architectures, such as gpt-neox,llama.")] = None,
     kv_heads: Annotated[str | None, typer.Option(help="Key-value heads, such as 4,2.")] = None,
-    window: Annotated[str | None, typer.Option(help="Windows, such as 24,6.")] = None,
-    depths: Annotated[str | None, typer.Option(help="Numbers of layers.")] = None,
-    d_model: Annotated[str | None, typer.Option(help="Widths.")] = None,
+    window: Annotated[str | None, typer.Option(help="Attention windows in tokens, such as 24,6.")] = None,
+    depths: Annotated[str | None, typer.Option(help="Numbers of layers, such as 2,3.")] = None,
+    d_model: Annotated[str | None, typer.Option(help="Widths of the residual stream, such as 32,64.")] = None,
     vary: Annotated[
         list[str] | None, typer.Option(help="field=A,B: further settings to vary; repeat. Lists as JSON: V=[4,8].")
     ] = None,
     crossed: Annotated[
-        bool, typer.Option("--crossed", help="Every combination; otherwise one setting at a time is varied.")
+        bool, typer.Option("--crossed", help="Train every combination; else vary one setting at a time.")
     ] = False,
-    seeds: Annotated[int, typer.Option(min=1, max=MOST, help="Trainings of each combination.")] = 1,
+    seeds: Annotated[int, typer.Option(min=1, max=MOST, help="How often each combination is trained.")] = 1,
     set_: SetOption = None,
     keep: KeepOption = None,
-    out: Annotated[Path, typer.Option(help="Folder of the sweep; the same one again goes on.")] = Path("runs/sweep"),
+    out: Annotated[Path, typer.Option(help="Folder of the sweep; the same one resumes.")] = Path("runs/sweep"),
     quiet: QuietOption = False,
 ) -> None:
-    """Train what is named, one setting varied at a time from the first of each, and tabulate.
+    """Train networks that differ in one setting at a time, and tabulate them.
 
-    Every combination has the same seeds. The same command again goes on where it was stopped.
+    The first value of each setting is the reference. All have the same seeds. The same command resumes.
     """
     kind = _task(task)
     from ..plans.sweep import SWEEP_NAME, cells, refuse_impossible, run_sweep
@@ -217,13 +217,13 @@ def sweep_command(
 
 @app.command("rebuild", epilog="Example: interp tunnel rebuild bijection-gpt-neox")
 def rebuild_command(
-    names: Annotated[list[str] | None, typer.Argument(help="Shipped tunnels; all of them if left out.")] = None,
+    names: Annotated[list[str] | None, typer.Argument(help="Shipped tunnels; all if left out.")] = None,
     out: Annotated[Path | None, typer.Option(help="Keep the rebuilt checkpoints in this folder.")] = None,
     quiet: QuietOption = False,
 ) -> None:
-    """Train the shipped checkpoints again from their cards; exit code 1 where a figure does not come out.
+    """Train the shipped checkpoints again from their cards; exit code 1 if a figure misses its tolerance.
 
-    The longest begins first; as many are trained side by side as there are cores.
+    As many train at once as there are cores, the longest first.
     """
     import tempfile
     from functools import partial

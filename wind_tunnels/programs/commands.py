@@ -22,7 +22,7 @@ app = typer.Typer(
 def list_command(
     names: Annotated[list[str] | None, typer.Argument(help="Programs; all if left out.")] = None,
 ) -> None:
-    """Every shipped program with its variables, idle heads and origin."""
+    """List the shipped programs with their variables, idle heads and origin."""
     from .task import Program, shipped_programs
 
     for name in names or shipped_programs():
@@ -70,17 +70,17 @@ def rebuild_command(
 def noise_command(
     name: Annotated[str, typer.Argument(help="A shipped program.")],
     out: Annotated[Path, typer.Option(help="Folder that receives the model; load it by its path.")],
-    rotate: Annotated[bool, typer.Option("--rotate", help="Turn the residual stream into a random basis.")] = False,
+    rotate: Annotated[bool, typer.Option("--rotate", help="Rotate the residual stream into a random basis.")] = False,
     dimensions: Annotated[
         int | None, typer.Option(help="Superposition: fewer dimensions than the program has directions.")
     ] = None,
-    weight_noise: Annotated[float, typer.Option(min=0, help="Deviation added, relative to that of each weight.")] = 0.0,
+    weight_noise: Annotated[float, typer.Option(min=0, help="Noise added, relative to each matrix's deviation.")] = 0.0,
     distractors: Annotated[
-        int, typer.Option(min=0, max=1000, help="Heads added per layer that write where nothing reads.")
+        int, typer.Option(min=0, max=1000, help="Heads added per layer whose output nothing reads.")
     ] = 0,
-    seed: Annotated[int, typer.Option(min=0, max=LARGEST_SEED)] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=LARGEST_SEED, help="Seed of all noise.")] = 0,
 ) -> None:
-    """Write a program with noise as real models have it; its card carries the truth along."""
+    """Write a program with noise as in trained models; its card still states the exact mechanism."""
     from .noise import Noise, write_noisy
 
     write_noisy(name, Noise(rotate, dimensions, weight_noise, distractors, seed), out)

@@ -31,8 +31,8 @@ class Bijection(ShippedTask):
 
     `layout` is `sepvocab` (keys 0 .. V−1, values V .. 2V−1; k1 v1 k2 v2 .. kL, scored at every key) or
     `paired` (one vocabulary for both; k1 v1 .. kL vL q, where the query q is one of the keys shown: its
-    entropy is 0). `key_pool` draws the keys of a sequence from a random subset of that many, which makes
-    repeats frequent and leaves the posterior's rule as it is.
+    entropy is 0). `key_pool` draws the keys of a sequence from a random subset of that size, so keys repeat
+    more often; the posterior follows the same rule.
     """
 
     V: int = 10
@@ -69,15 +69,15 @@ class Bijection(ShippedTask):
         return 2 * self.L - 1 if self.layout == "sepvocab" else 2 * self.L + 1
 
     def curriculum(self) -> tuple["Bijection", ...]:
-        """With replacement from three keys to all V, so that recall pays at once; otherwise one stage."""
+        """With replacement, stages from three keys to all `V`, so that recall helps at once; else one stage."""
         if not self.replacement or self.key_pool is not None or self.V <= 3:
             return (self,)
         return (*(replace(self, key_pool=n_keys) for n_keys in range(3, self.V)), self)
 
     def with_copied_context(self, sequences: Sequences, n_shown: int, n_copies: int) -> Sequences:
-        """The key after the first `n_shown` pairs, these shown `n_copies` times over: what is taken stays the same.
+        """The key after the first `n_shown` pairs, which are shown `n_copies` times; the posterior is the same.
 
-        With replacement a repeated pair is ordinary evidence; without, no key ever comes twice.
+        `UsageError` without replacement, where no key comes twice, or if the sequence would be too long.
         """
         n_pairs = n_shown * n_copies
         if not self.replacement:

@@ -23,7 +23,7 @@ from .shipped_task import ShippedTask
 
 @dataclass(frozen=True)
 class Coin(ShippedTask):
-    """`n_tosses` tosses, each predicted before it is shown; `concentration` holds a_o, as many as there are outcomes.
+    """`n_tosses` tosses, each predicted before it is shown; `concentration` holds the Dirichlet prior's a_o by outcome.
 
     `layout` is `marked` (TOSS x1 TOSS x2 … TOSS, scored at every TOSS, where a bijection has its keys) or `plain`
     (TOSS x1 x2 …, scored at every token). The outcomes are the ids 0 … O − 1, TOSS is O.
@@ -69,7 +69,7 @@ class Coin(ShippedTask):
 
     @property
     def most_copies(self) -> int:
-        """Outcomes may be shifted where the prior knows no difference between them."""
+        """How many cyclic shifts of the outcomes the prior allows."""
         return 1 if len(set(self.concentration)) > 1 else self.n_outcomes
 
     def relabelled(self, copy, shift, bias, tosses) -> tuple[np.ndarray, ...]:
@@ -79,7 +79,7 @@ class Coin(ShippedTask):
     def encode(
         self, bias: Float[np.ndarray, "sequence outcome"], tosses: Int[np.ndarray, "sequence toss"]
     ) -> Sequences:
-        """The sequences of these tosses, with the exact posterior; the last toss is an answer only, not shown."""
+        """The sequences that show these tosses, with the exact posterior; the last toss is an answer only."""
         tokens = np.full((len(tosses), self.n_positions), self.n_outcomes)
         shown = slice(1, None, 2 if self.layout == "marked" else 1)
         tokens[:, shown] = tosses[:, :-1]

@@ -29,7 +29,9 @@ MOST_ROW_IDS = 10_000
 class HMM(HiddenMarkovTask):
     """Hidden states filtered from `K` symbols, with `S` states and `O` symbols and the parameters in the header.
 
-    `header` shows a token an entry (the papers), or a token a row, which needs a coarse grid.
+    `predict` is `state` (at every symbol, as in the papers), `symbol` (the next one) or `both`. Probabilities are
+    multiples of `grid`, none below `floor`; `stay` is the share of each transition row moved to the diagonal. `header`
+    has one token per entry of the matrices (the papers) or one per row, which needs a coarse grid.
     """
 
     header: Literal["entries", "rows"] = "entries"
@@ -48,11 +50,12 @@ class HMM(HiddenMarkovTask):
 
     @property
     def marker(self) -> int:
-        """Token ids of entries or rows come first, then TRANS, EMIT and SEP."""
+        """The id of OBS: after those of entries or rows, and of TRANS, EMIT and SEP."""
         return 3 + (sum(self._rows_by_place) if self.header == "rows" else self.probability_grid.n_levels)
 
     @property
     def n_header(self) -> int:
+        """Tokens of the header."""
         return 3 + self.S * (2 if self.header == "rows" else self.S + self.O)
 
     @property
@@ -62,7 +65,7 @@ class HMM(HiddenMarkovTask):
 
     @property
     def most_copies(self) -> int:
-        """Cyclic shifts of states and symbols: relabelling leaves the law of parameters and chain as it is.
+        """The number of cyclic shifts of states and symbols, which leave the distribution as it is.
 
         In a full orbit every state is the label of every position equally often.
         """

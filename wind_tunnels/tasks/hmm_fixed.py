@@ -14,12 +14,11 @@ from .hmm_layout import HiddenMarkovTask, Question
 
 @dataclass(frozen=True)
 class FixedHMM(HiddenMarkovTask):
-    """Hidden states filtered from `K` symbols of the process that `parameters_seed` draws, once and for all.
+    """Hidden states filtered from `K` symbols; `parameters_seed` draws one process for all sequences.
 
-    Matrices are drawn as in the task `hmm`, on its grid, but for `stay`: that share of every transition row is moved to
-    the diagonal before rounding. As in `hmm`, at 0, the past tells little: of twelve processes the last symbol and the
-    stationary distribution alone came within 0.02 to 0.06 bits of the posterior over states. With the defaults they
-    miss it by 0.15; seed 6 is the one of twelve where they miss most. `predict` as in `hmm`; by default both slices.
+    Fields are those of the task `hmm`. With its `stay` of 0 the past says little: in twelve processes the last symbol
+    and the stationary distribution came within 0.02 to 0.06 bits of the posterior over states. With these defaults they
+    miss it by 0.15 bits; of twelve seeds, 6 misses most.
     """
 
     predict: Question = "both"

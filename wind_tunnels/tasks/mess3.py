@@ -31,7 +31,7 @@ RELABELLINGS = np.array([[0, 1, 2], [1, 2, 0], [2, 0, 1], [0, 2, 1], [2, 1, 0], 
 
 @dataclass(frozen=True)
 class Mess3(ShippedTask):
-    """Each of `K` symbols of Mess3 predicted from those before it; `x` and `a` as in the module."""
+    """Each of `K` symbols of Mess3, whose states move to each other one with p = `x`, and emit their own with `a`."""
 
     K: int = 10
     x: float = 0.05
@@ -63,14 +63,14 @@ class Mess3(ShippedTask):
 
     @property
     def most_copies(self) -> int:
-        """States and symbols are all alike: any relabelling of both is as likely."""
+        """The number of relabellings of states and symbols, which are all equally likely."""
         return len(RELABELLINGS)
 
     def relabelled(self, copy, shift, symbols) -> tuple[np.ndarray, ...]:
         return (RELABELLINGS[copy[:, None], symbols],)
 
     def encode(self, symbols: Int[np.ndarray, "sequence step"]) -> Sequences:
-        """The sequences that show these symbols; the last is only asked for."""
+        """The sequences that show these symbols, with the exact posterior; the last is an answer only."""
         n = len(symbols)
         process = STATIONARY, self.transition[None], self.emission[None]
         filtered = filter_states(*process, symbols)

@@ -39,9 +39,9 @@ PRESETS: Mapping[str, tuple[Components, Symbols]] = {
 class Mixture(ShippedTask):
     """Sequences of several tasks of equal length and equal scored positions, behind a domain token.
 
-    `components` is a preset (`different`, `same`) or a list of settings, each the name of a task under `task` and its
-    parameters: [{"task": "bijection", "V": 5, "L": 4}, {"task": "coin", "n_tosses": 4}]. `symbols` left out is what the
-    preset says, `disjoint` for a list. Domain tokens are the ids 0 … C − 1.
+    `components` is a preset (`different`, `same`) or a list of tasks with their parameters: [{"task": "bijection", "V":
+    5, "L": 4}, {"task": "coin", "n_tosses": 4}]. They have `disjoint` or `shared` `symbols`; by default as the preset
+    says, `disjoint` for a list. Domain tokens are the ids 0 … C − 1 of C components.
     """
 
     components: str | Components = field(default="different", hash=False)
@@ -108,10 +108,7 @@ class Mixture(ShippedTask):
         return self._mixed(component, [task.sample(rng, int(k)) for task, k in zip(self.tasks, counts, strict=True)])
 
     def sample_orbits(self, rng: np.random.Generator, n: int, n_copies: int) -> Sequences:
-        """As many sequences of each component as of any other, give or take one, in orbits of its own symmetry.
-
-        Components follow one another in random order, so that each sequence alone is of any of them.
-        """
+        """Equally many sequences of each component (± 1), one component after another, in groups of relabellings."""
         order = rng.permutation(len(self.tasks))
         component = np.sort(np.arange(n) % len(self.tasks))
         counts = np.bincount(component, minlength=len(self.tasks))[np.argsort(order)]
@@ -119,13 +116,13 @@ class Mixture(ShippedTask):
         return self._mixed(order[component], parts)
 
     def curriculum(self) -> tuple["Mixture", ...]:
-        """All components move on together, and wait at their last stage for those that have more."""
+        """Stages of all components at once; those with fewer stages stay at their last one."""
         stages = [task.curriculum() for task in self.tasks]
         earlier = range(max(map(len, stages)) - 1)
         return (*(self._of([own[min(k, len(own) - 1)] for own in stages]) for k in earlier), self)
 
     def lengthened(self, n_observations: int) -> "Mixture":
-        """Every component over `n_observations`."""
+        """The mixture with every component over `n_observations`."""
         return self._of([task.lengthened(n_observations) for task in self.tasks])
 
     def _of(self, tasks: Sequence[Task]) -> "Mixture":

@@ -75,7 +75,7 @@ class IteratedPermutation(ShippedTask):
         return 2 * self.n_shown + 1 + self.depth
 
     def lengthened(self, n_observations: int) -> Task:
-        """More steps with a scratchpad; without one, numbers of steps beyond `depth` have no token."""
+        """The task over more steps; `UsageError` without a scratchpad, as their numbers have no token."""
         if not self.scratchpad:
             return Task.lengthened(self, n_observations)
         return super().lengthened(n_observations)

@@ -37,8 +37,8 @@ class Recall(ShippedTask):
     """Recall of `n_pairs` pairs at `n_queries` cues, out of `n_keys` keys and `n_values` values.
 
     `layout` is `plain` (key value … key value, fillers, cue … cue) or `marked` (the papers': STORE key SEP value, and
-    QUERY cue PAD, the answer's slot always holding PAD). `n_fillers` stand between pairs and queries, and half as
-    many between one query and the next. `score` is `queries` or `all`. `noise` is ε, the probability that a cue is
+    QUERY cue PAD, with PAD in place of every answer). `n_fillers` tokens stand between pairs and queries, half as
+    many between queries. `score` is `queries` or `all`. `noise` is ε, the probability that a cue is
     not the key of its item. The papers' sizes: n_pairs=64 n_keys=256 n_values=256 n_queries=3 n_fillers=32
     layout=marked, 329 tokens.
     """

@@ -77,7 +77,7 @@ class Recurrence(ShippedTask):
         return self.length
 
     def sample_orbits(self, rng: np.random.Generator, n: int, n_copies: int) -> Sequences:
-        """Groups of up to p sequences that differ by a shift of all values, where the prefixes allow it."""
+        """Groups of up to p sequences that differ by a shift of all values, if `prefixes` allows it."""
         n_copies = min(n_copies, self.p) if self.prefixes == "all" else 1
         values, is_program = (np.repeat(part, n_copies, axis=0)[:n] for part in self._draw(rng, -(-n // n_copies)))
         values = (values + (np.arange(n) % n_copies * self.p // n_copies)[:, None]) % self.p

@@ -31,8 +31,8 @@ Pairs = Int[np.ndarray, "sequence pair"]
 class Regression(ShippedTask):
     """`L` pairs (x, y) of a line through the origin; tokens x1 y1 x2 y2 … xL, scored at every x.
 
-    Inputs are the ids 0 … n_x − 1, outputs follow them. `noise` and `prior_sd` are standard deviations of y and of
-    the slope, in units of y.
+    Inputs are the ids 0 … n_x − 1, then follow `n_y` outputs, on a grid from −`y_max` to `y_max`; `n_w` slopes lie on
+    one too. `noise` and `prior_sd` are the standard deviations of y and of the slope, in units of y.
     """
 
     L: int = 12
@@ -68,10 +68,7 @@ class Regression(ShippedTask):
 
     @property
     def most_copies(self) -> int:
-        """A sequence and its mirror images in x, in y, and in both.
-
-        The slope changes sign with either mirror, and prior, grids and noise are symmetric.
-        """
+        """Of a sequence and its mirror images in x, in y (which change the sign of the slope), and in both."""
         return 4
 
     def relabelled(self, copy, shift, w, x, y) -> tuple[np.ndarray, ...]:
@@ -83,9 +80,9 @@ class Regression(ShippedTask):
         )
 
     def encode(self, w: Int[np.ndarray, " sequence"], x: Pairs, y: Pairs) -> Sequences:
-        """The sequences of these slopes, inputs and outputs (places on their grids), with the exact posterior.
+        """The sequences of these slopes, inputs and outputs (indices on their grids), with the exact posterior.
 
-        The last output is the answer at the last input, and is not shown.
+        The last output is an answer only.
         """
         tokens = np.empty((len(w), self.n_positions), dtype=np.int64)
         tokens[:, 0::2] = x
@@ -108,7 +105,7 @@ class Regression(ShippedTask):
         )
 
     def slope_posterior(self, x: Pairs, y: Pairs) -> Float[np.ndarray, "sequence pair slope"]:
-        """What is known of the slope before each output is shown."""
+        """The posterior of the slope before each output is shown."""
         with np.errstate(divide="ignore"):  # a cell out of a slope's reach has mass 0 in float64
             log_mass = np.log(self._cell_masses)[x[:, :-1], y[:, :-1]]  # [sequence, pair, slope]
         log_weight = np.broadcast_to(np.log(self.prior), (*x.shape, self.n_w)).copy()

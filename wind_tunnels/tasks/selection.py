@@ -78,7 +78,7 @@ class Selection(ShippedTask):
 
     @property
     def most_copies(self) -> int:
-        """All symbols may be shifted alike; multiplications allow no shift."""
+        """How many cyclic shifts of all symbols there are; multiplications allow none."""
         return 1 if "multiplications" in (self.first, self.second) else self.V
 
     def encode(self, keys: Pairs, values: Pairs, is_first: Bool[np.ndarray, " sequence"]) -> Sequences:

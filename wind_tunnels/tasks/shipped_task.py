@@ -34,14 +34,14 @@ class ShippedTask(Task, Checked):
 
     @property
     def most_copies(self) -> int:
-        """The most relabellings of a sequence that are all as likely as it."""
+        """How many relabellings of a sequence are equally likely, itself included."""
         return getattr(self, self.symbols_field) if self.symbols_field else 1
 
     def sample(self, rng: np.random.Generator, n: int) -> Sequences:
         return self.sample_orbits(rng, n, 1)
 
     def sample_orbits(self, rng: np.random.Generator, n: int, n_copies: int) -> Sequences:
-        """Groups of `n_copies` sequences, at most `most_copies`, that are relabellings; the last may be cut."""
+        """Groups of `n_copies` (at most `most_copies`) relabelled sequences; the last may be smaller."""
         n_copies = min(n_copies, self.most_copies)
         drawn = (np.repeat(part, n_copies, axis=0)[:n] for part in self._draw(rng, -(-n // n_copies)))
         if n_copies > 1:
@@ -53,11 +53,11 @@ class ShippedTask(Task, Checked):
         raise NotImplementedError
 
     def encode(self, *args: Any, **kwargs: Any) -> Sequences:
-        """The sequences of what was drawn, with the exact posterior."""
+        """The sequences that show the drawn arrays, with the exact posterior."""
         raise NotImplementedError
 
     def relabelled(self, *args: Any, **kwargs: Any) -> tuple[np.ndarray, ...]:
-        """From `copy`, `shift` and what was drawn: the same of each copy; `shift` is spread over all cyclic ones."""
+        """The drawn arrays, given after `copy` and `shift` `[sequence, 1]`, with labels shifted cyclically."""
         _, shift, *drawn = args
         moved = [(part + shift.reshape(-1, *[1] * (part.ndim - 1))) % self.most_copies for part in drawn]
         return tuple(new if moves else old for old, new, moves in zip(drawn, moved, self.shifted, strict=True))
