@@ -244,7 +244,7 @@ class Capture(Answering, Mapping[Need | str, np.ndarray]):
     def where(self, keep: np.ndarray) -> "Capture":
         """The capture restricted to the scored rows that a boolean mask `[row]` picks.
 
-        It keeps rows at scored positions, and weights; nothing else can be restricted.
+        It keeps rows at scored positions, prompt means of texts, and weights; nothing else can be restricted.
         """
         arrays: dict[Need, Mapping[str, np.ndarray]] = {}
         for need, reduced in self.arrays.items():
