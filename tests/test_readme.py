@@ -133,6 +133,11 @@ def test_before_the_release_nothing_leads_to_places_that_are_not_public(file):
     assert [place for place in (*URLS.values(), RAW, "pip install interp") if place in text] == []
 
 
+def test_no_output_of_a_notebook_names_a_folder_of_the_machine_that_made_it():
+    for notebook in (ROOT / "examples").glob("*.ipynb"):
+        assert re.findall(r".*(?:site-packages|['\"]/\w+/).*", notebook.read_text(encoding="utf-8")) == [], notebook
+
+
 def leads_to(link: str) -> list[Path]:
     """The files of this repository that a link of the published README stands for; none for a link to elsewhere."""
     page = link.split("#")[0].removeprefix(URLS["Documentation"]).strip("/")
