@@ -294,11 +294,11 @@ def list_(
         Literal["models", "families", "probes", "studies", "prompts", "tunnels"] | None,
         typer.Argument(help="What to list; without it, what there is to list."),
     ] = None,
-    name: Annotated[str | None, typer.Argument(help="A probe or study, to explain its fields.")] = None,
+    name: Annotated[str | None, typer.Argument(help="A probe or study, to explain it.")] = None,
 ):
     """List models, families of models, probes, studies, prompt sets or wind tunnels.
 
-    `interp list probes manifold` explains the fields of one probe.
+    `interp list probes manifold` explains the fields of one probe, and the numbers that it finds.
     """
     from interp.cli import tables as terminal
 
