@@ -335,7 +335,7 @@ def check(
     from interp.system.environment import show_versions
 
     show_versions()
-    loaded = load_as_asked(asked, check=False)
+    loaded = load_as_asked(asked, check=False, text=False)
     checks = list(run_checks(loaded))
     if oracle is not None:
         from interp.self_check.witnesses import check_against
