@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 VALUE = "#0072B2"
 NULL = "#8C8C8C"
-"""What chance gives, in every figure and strip, on light and on dark paper; captions call it grey."""
+"""What chance gives, in every figure and strip, on light and on dark paper; captions call it the null."""
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#882255", "#44AA99")
 """Okabe and Ito's colours, then Tol's. Pages and notebooks show colours of their theme in their place."""
 

@@ -91,7 +91,7 @@ def _by_site(table: Table, said: Said) -> Figure:
     cut = chart.limit_r2("r2", "r2_low", "r2_beyond_position")
     reading = (
         f"Share of the variance of {said['belief']} that a linear readout predicts in held-out sequences, with 95 % "
-        "bands. Dotted: the same after position is removed from both. Grey is the null: readouts fitted to "
+        "bands. Dotted: the same after position is removed from both. The null: readouts fitted to "
         f"{said['beliefs']} of other sequences.{cut}"
     )
     return Figure("r2_by_site", f"Where {said['belief']} can be decoded", reading, chart.plot, "by_layer")
@@ -127,7 +127,7 @@ def _silhouette(table: Table) -> Figure:
         mine.curve("silhouette", _SITE_WORDS[site], colour)
     reading = (
         "Near 1, the activations form one tight cluster for each most likely state; at 0, the clusters overlap; below "
-        "0, most activations are nearer to another state's. Grey is the null: states of other sequences."
+        "0, most activations are nearer to another state's. The null: states of other sequences."
     )
     return Figure("silhouette", "Do activations cluster by state?", reading, chart.plot, "by_layer")
 
@@ -138,7 +138,7 @@ def _components(table: Table, said: Said) -> Figure:
     chart.dots("r2", "readout")
     cut = chart.limit_r2("r2", "r2_low")
     reading = (
-        f"How well each component is decoded at the primary layer, with 95 % bars. Grey is the null: permuted "
+        f"How well each component is decoded at the primary layer, with 95 % bars. The null: permuted "
         f"{said['beliefs']}.{cut}"
     )
     return Figure("components", "Is every component decoded?", reading, chart.plot, "components")
@@ -159,6 +159,6 @@ def _interchange(table: Table) -> Figure:
     reading = (
         "A few coordinates of the residual stream are replaced by those of another sequence, the source; the figure "
         "shows how far the prediction moves to the source's exact posterior. Near the dashed line, these directions "
-        "carry all that matters at that depth; within the grey band, no more than random ones."
+        "carry all that matters at that depth; within the null band, no more than random ones."
     )
     return Figure("interchange", "Is the posterior used where it is decoded?", reading, chart.plot, "interchange")

@@ -68,7 +68,7 @@ def dynamics_figures(findings: Findings) -> tuple[Figure, ...]:
         ),
         Figure(
             "refinement", "How the values change",
-            "Choose a number. Blue with its band is the checkpoint; grey dashed is the null: values without structure, "
+            "Choose a number. Blue with its band is the checkpoint; dashed is the null: values without structure, "
             "or permuted entropies.",
             _refinement(by_step), "by_step",
         ),

@@ -91,7 +91,7 @@ def _ranked(table: Table) -> Figure:
     ticks = {"tickmode": "array", "tickvals": place, "ticktext": names, "tickangle": -90, "tickfont": {"size": 11}}
     chart.plot.update_xaxes(**ticks)
     reading = (
-        f"Heads in order of harm ({how} ablation), with 95 % intervals. Grey bars are the null: random subspaces of "
+        f"Heads in order of harm ({how} ablation), with 95 % intervals. The null: random subspaces of "
         "the same dimension removed from the head outputs of the same layer."
     )
     return Figure("ranked", "Does one head matter more than the others?", reading, chart.plot, "by_head")
@@ -136,7 +136,7 @@ def _sets(table: Table) -> Figure:
     chart.curve("top", "most harmful", PALETTE[1])
     chart.plot.update_xaxes(type="log", tickvals=chart.across, ticktext=[str(k) for k in chart.across])
     reading = (
-        "Above the grey line, the null (the sum of their members' harms), heads of a random set compensate for one "
+        "Above the null (the sum of their members' harms), heads of a random set compensate for one "
         "another: each seems dispensable until the others are gone. Below it, their harms overlap. "
         "The most harmful together can do less than fewer of them, because KL saturates once the prediction is lost. "
         "Bands are 95 % over prompts."
