@@ -204,6 +204,13 @@ def places(points: Table) -> list[str]:
     return [f"sequence {p}, position {t}" for p, t in zip(points["prompt"], points["position"], strict=True)]
 
 
+def span(*values: np.ndarray) -> list[float]:
+    """A range that holds all values with room at its ends."""
+    low, high = float(np.min(values)), float(np.max(values))
+    room = 0.05 * (high - low) or 1.0
+    return [low - room, high + room]
+
+
 def error_bars(table: Table, column: str, colour: str, width: float = 1.5) -> dict[str, object]:
     """The interval of a statistic of a table as bars."""
     value, low, high = (table[column + end] for end in ("", "_low", "_high"))

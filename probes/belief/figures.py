@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from interp.findings import Findings
-from interp.plotting import NULL, PALETTE, VALUE, Chart
+from interp.plotting import NULL, PALETTE, VALUE, Chart, span
 from interp.probe import Figure
 from interp.table import Table
 
@@ -40,7 +40,8 @@ def _decoded(table: Table, said: Said) -> Figure:
     x, y = ("first axis: exact", "second axis") if is_plane else (said["belief"], f"{said['belief']}, decoded")
     chart = Chart(table, "exact_x", x, y)
     if is_plane:
-        x, y = (_whole(table[f"exact_{axis}"], table[f"decoded_{axis}"]) for axis in "xy")
+        # Ranges are written down, as axes that match lose an equal scale.
+        x, y = (span(table[f"exact_{axis}"], table[f"decoded_{axis}"]) for axis in "xy")
         still = {"showgrid": False, "zeroline": False, "constrain": "domain"}
         chart.plot.update_layout(
             xaxis={"domain": [0, 0.48], "range": x, "constrain": "domain"},
@@ -51,16 +52,14 @@ def _decoded(table: Table, said: Said) -> Figure:
     else:
         chart.diagonal("exact", "exact_x")
     for side in ("exact", "decoded") if is_plane else ("decoded",):
-        axes = ("x2", "y2") if is_plane and side == "decoded" else ("x", "y")
+        axes = {"xaxis": "x2", "yaxis": "y2"} if is_plane and side == "decoded" else {}
         for i, (state, mine, _) in enumerate(chart.by("state")):
             name = _TIED if state < 0 else f"state {state}"
             colour = NULL if state < 0 else PALETTE[i % len(PALETTE)]
             x = mine.table[f"{side}_x" if is_plane else "exact_x"]
             y = f"{side}_y" if is_plane else "decoded_x"
             is_named = not is_plane or side == "exact"
-            mine.points(
-                y, name, colour, 5, x=x, xaxis=axes[0], yaxis=axes[1], legendgroup=name, showlegend=is_named
-            )  # fmt: skip
+            mine.points(y, name, colour, 5, x=x, legendgroup=name, showlegend=is_named, **axes)
     n_states = len(np.unique(table["state"][table["state"] >= 0]))
     shown = " in their triangle" if n_states == 3 else f" of {n_states} states, on the plane where they vary most"
     reading = (
@@ -73,13 +72,6 @@ def _decoded(table: Table, said: Said) -> Figure:
     )
     reading += " The next figure compares with shuffled posteriors."
     return Figure("simplex", f"What is decoded of {said['belief']}", reading, chart.plot, "decoded")
-
-
-def _whole(*coordinates: np.ndarray) -> list[float]:
-    """A range that holds them all with room at its ends: written down, as axes that match lose an equal scale."""
-    low, high = float(np.min(coordinates)), float(np.max(coordinates))
-    room = 0.05 * (high - low)
-    return [low - room, high + room]
 
 
 def _by_site(table: Table, said: Said) -> Figure:
@@ -137,10 +129,7 @@ def _components(table: Table, said: Said) -> Figure:
     chart.null_band("r2")
     chart.dots("r2", "readout")
     cut = chart.limit_r2("r2", "r2_low")
-    reading = (
-        f"How well each component is decoded at the primary layer, with 95 % bars. The null: permuted "
-        f"{said['beliefs']}.{cut}"
-    )
+    reading = f"R² of each component at the primary layer, with 95 % bars. The null: permuted {said['beliefs']}.{cut}"
     return Figure("components", "Is every component decoded?", reading, chart.plot, "components")
 
 

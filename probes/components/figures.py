@@ -13,8 +13,7 @@ _DEPTHS = {
     "lens_kl": (
         "When the prediction is made", "KL from the final prediction (bits)",
         "KL of the final prediction from what each depth decodes to, with 95 % bands over prompts. Where it falls, the "
-        "prediction is made. It ends at 0 by construction. No null is drawn, because all of the network before a depth "
-        "decides there.",
+        "prediction is made. It ends at 0 by construction. No null is drawn: the whole network before a depth decides.",
     ),
     "lens_entropy": (
         "How certain each depth is", "entropy of the decoded distribution (bits)",

@@ -31,8 +31,7 @@ _PROFILES = (
     ("curve_order", "Does the curve follow {target}?", "|Spearman ρ| of position along the curve and {brief}",
      "The same for the position along a curve through the points, instead of a straight axis, with its null."),
     ("intrinsic_dimension", "Intrinsic dimension, by depth", "TwoNN dimension (dimensions)",
-     "Below the null band, the points lie on a curved or clustered set, unlike a flat cloud of the same "
-     "covariance."),
+     "Below the null band, the points lie on a curved or clustered set, unlike a flat cloud of their covariance."),
 )  # fmt: skip
 _MAGNITUDES = ("axis_stability", _ORDER, "curve_order")
 _SHARE = "PC1+PC2 share (fraction of variance)"
