@@ -172,7 +172,9 @@ class Capture(Answering, Mapping[Need | str, np.ndarray]):
         return self.tables["scored"]
 
     def rows_at(self, at: str) -> Table:
-        """The table of the rows at `scored`, `last`, `all` or a column; `KeyError` if nothing was captured there."""
+        """The table of the rows at `scored`, `last`, `all` or a column; `UnknownName` if nothing was captured there."""
+        if at not in self.tables:
+            raise UnknownName("captured position", at, self.tables)
         return self.tables[at]
 
     def __repr__(self) -> str:
@@ -246,6 +248,11 @@ class Capture(Answering, Mapping[Need | str, np.ndarray]):
 
         It keeps rows at scored positions, prompt means of texts, and weights; nothing else can be restricted.
         """
+        keep = np.asarray(keep)
+        if keep.dtype != bool or keep.shape != (self.rows.n_rows,):
+            found = f"its shape is {list(keep.shape)}, its dtype {keep.dtype}"
+            fix = f"Give one boolean for each of the {counted(self.rows.n_rows, 'row')} in `rows`."
+            raise UsageError(asked="a capture restricted by a mask", found=found, fix=fix)
         arrays: dict[Need, Mapping[str, np.ndarray]] = {}
         for need, reduced in self.arrays.items():
             if need.described.source == "weights":

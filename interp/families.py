@@ -8,6 +8,7 @@ its classes with `AutoConfig` and `AutoModelForCausalLM` in the same module.
 
 from collections.abc import Iterator
 from dataclasses import replace
+from difflib import get_close_matches
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -249,11 +250,16 @@ def family_of(config: "PretrainedConfig") -> Family:
         families()[kind].refuse_shape(config)
         return families()[kind]
     name, reason = REFUSED.get(kind, ("", "there is no entry for this family"))
+    how = (
+        "Choose another model."
+        if name
+        else "Add it: a row in `interp/families.py`, or an entry point `interp.families`."
+    )
+    near = ", ".join(get_close_matches(kind, families(), n=3, cutoff=0.0))
     raise ModelError(
         asked=f"reading a model of the family {name} ({kind})" if name else f"reading a model of the family {kind!r}",
         found=reason,
-        fix=f"Known families: {', '.join(families())}. Another one takes a row in `interp/families.py`, or an entry "
-        "point under `interp.families`.",
+        fix=f"{how} The nearest that can be read are {near}; `interp list families` shows all.",
     )
 
 

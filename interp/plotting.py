@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 VALUE = "#0072B2"
 NULL = "#8C8C8C"
-"""What chance gives, in every figure and strip, on light and on dark paper; captions call it grey."""
+"""What chance gives, in every figure and strip, on light and on dark paper; captions call it the null."""
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#882255", "#44AA99")
 """Okabe and Ito's colours, then Tol's. Pages and notebooks show colours of their theme in their place."""
 
@@ -202,6 +202,13 @@ def places(points: Table) -> list[str]:
     if "text" in points:
         return [str(text) for text in points["text"]]
     return [f"sequence {p}, position {t}" for p, t in zip(points["prompt"], points["position"], strict=True)]
+
+
+def span(*values: np.ndarray) -> list[float]:
+    """A range that holds all values with room at its ends."""
+    low, high = float(np.min(values)), float(np.max(values))
+    room = 0.05 * (high - low) or 1.0
+    return [low - room, high + room]
 
 
 def error_bars(table: Table, column: str, colour: str, width: float = 1.5) -> dict[str, object]:

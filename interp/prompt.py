@@ -66,7 +66,7 @@ class Prompt:
     `columns` hold one value each (`domain`, `k`, ...). A wind-tunnel prompt also has `scored` positions, from 0, and
     `scored_columns` with one value for each; a text is scored at its last token. Numbers of numpy, torch and pandas
     become Python's own. Raises `ValueError` for both or neither of text and ids, `PromptError` for ids that are not
-    whole numbers.
+    whole numbers or none, and for scored positions beyond them.
 
     >>> interp.Prompt("The capital of France is", columns={"domain": "geography"}).text
     'The capital of France is'
@@ -97,6 +97,12 @@ class Prompt:
         }
         for name, value in kept.items():
             object.__setattr__(self, name, value)
+        n = 1 if self.token_ids is None else len(self.token_ids)
+        beyond = [i for i in self.scored or () if self.token_ids and not 0 <= i < n]
+        if not n or beyond:
+            found = f"position {beyond[0]} is scored, of {n} in all" if n else "there are none"
+            fix = "Give at least one id, and scored positions from 0 to that of the last."
+            raise PromptError(asked="token_ids of a prompt", found=found, fix=fix)
         n_scored = 1 if self.scored is None else len(self.scored)
         for name, values in self.scored_columns.items():
             if len(values) != n_scored:

@@ -11,3 +11,4 @@ from .orthogonality import Orthogonality as Orthogonality
 from .qk_alignment import QKAlignment as QKAlignment
 from .sula import Sula as Sula
 from .value_axis import ValueAxis as ValueAxis
+from .workspace import Workspace as Workspace

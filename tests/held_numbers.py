@@ -1,12 +1,14 @@
 """Numbers that the package gives on small data, in short, as `numbers.csv` holds them: every number of every probe,
 and what tasks, programs, training, edits, lenses and maps compute.
 
-    python -m tests.held_numbers [CASE ...]   # where numbers are meant to move or are new: writes them; read the diff
-    python -m tests.held_numbers --widen      # the same code on another machine: keeps the numbers, gives them room
+    python -m tests.held_numbers CASE ...          # where numbers are new or meant to move: writes them; read the diff
+    python -m tests.held_numbers --widen CASE ...  # the same code on another machine: keeps numbers, gives them room
+
+`all` stands for every case, and without any the cases are listed.
 
 Probes read noise, trained networks on their tasks, with every edit, and texts. Of each array a row says how many finite
 numbers it has, their sum weighted by place, their norm, and by how much these two move where torch and BLAS compute as
-on other processors.
+on other processors; a row of n = -1 holds the name alone, as processors differ in which numbers are finite.
 """
 
 import csv
@@ -67,6 +69,8 @@ NOT_ITS_OWN = (
 
 Arrays = Iterator[tuple[str, np.ndarray]]
 Sums = tuple[int, float, float]
+UNSURE: Sums = (-1, 0.0, 0.0)
+"""Stands for a number of which other processors have more or fewer finite ones."""
 
 
 def probes_on_noise() -> Arrays:
@@ -295,16 +299,14 @@ def written(case: str) -> Written:
 
 
 def measured(case: str) -> Written:
-    """The same now, in a process a processor: as it was written where it is close, else anew.
-
-    What another processor has not is left out.
-    """
+    """The same now, in a process a processor: as it was written where it is close, else anew."""
     command = [sys.executable, "-m", "tests.held_numbers", "--here", case]
     here, *others = [
         json.loads(subprocess.check_output(command, env=os.environ | processor, cwd=ROOT)) for processor in PROCESSORS
     ]
     now = {name: (numbers, float(np.abs(np.subtract([other[name] for other in others], numbers)).max()))
-           for name, numbers in here.items() if all(other[name][0] == numbers[0] for other in others)}  # fmt: skip
+           if all(other[name][0] == numbers[0] for other in others) else (UNSURE, 0.0)
+           for name, numbers in here.items()}  # fmt: skip
     was = written(case)
     return {name: was[name] if name in was and is_close(*was[name], anew[0]) else anew for name, anew in now.items()}
 
@@ -319,12 +321,14 @@ def widened(case: str) -> Written:
     """What was written, each number with room for what this machine, another one, computes."""
     was, now = written(case), sums(case)
     return {name: (numbers, max(moves, float(np.abs(np.subtract(numbers, now[name])).max())))
-            for name, (numbers, moves) in was.items()}  # fmt: skip
+            if numbers != UNSURE else (numbers, moves) for name, (numbers, moves) in was.items()}  # fmt: skip
 
 
 def write(cases: Sequence[str], how: Callable[[str], Written] = measured) -> None:
-    """Measure these cases, or all; the others stay."""
-    found = {case: how(case) if case in (cases or CASES) else written(case) for case in CASES}
+    """Measure these cases; the others stay."""
+    if not cases or not set(cases) <= {"all", *CASES}:
+        sys.exit(f"{cases} names no cases: name some of {', '.join(map(repr, CASES))}, or all")
+    found = {case: how(case) if {case, "all"} & set(cases) else written(case) for case in CASES}
     with NUMBERS.open("w", newline="", encoding="utf-8") as file:
         rows = csv.writer(file, lineterminator="\n")
         for case, numbers in found.items():

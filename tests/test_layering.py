@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from interp.registry import entries
 from tests.paths import ROOT
 
 SIBLINGS = ("probes", "prompts", "wind_tunnels", "reports")
@@ -28,8 +29,7 @@ LEVELS = {
     "probes": (
         "measures",
         "programs",
-        "attention_entropy belief causal components depth_use dynamics gradient_laws heads manifold orthogonality "
-        "qk_alignment sula value_axis workspace",
+        " ".join(path.parent.name for name in ("probe", "study") for path in (ROOT / "probes").glob(f"*/{name}.py")),
         "simulations",
     ),
     "prompts": (),
@@ -272,6 +272,14 @@ def test_every_public_name_is_there_after_every_submodule_was_imported(package):
         assert not isinstance(getattr(public, name), type(importlib)), name
     if package == "interp":
         assert len(public.__all__) > 40 and all(callable(getattr(public, name)) for name in public.__all__)
+
+
+@pytest.mark.parametrize("package, kinds", [("probes", ("probe", "study")), ("wind_tunnels", ("tunnel",))])
+def test_every_registered_class_is_a_public_name_of_its_package(package, kinds):
+    found = [entry for kind in kinds for entry in entries(kind).values()]
+    registered = {entry.attr for entry in found if entry.module.startswith(f"interp.{package}.")}
+    assert len(registered) > 10
+    assert registered - {*importlib.import_module(f"interp.{package}").__all__} == set(), f"{package}/__init__.pyi"
 
 
 def test_an_unknown_public_name_is_an_attribute_error():

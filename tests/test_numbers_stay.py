@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.held_numbers import CASES, STORIES, is_close, sums, written
+from tests.held_numbers import CASES, STORIES, UNSURE, is_close, sums, written
 from tests.quick import quick
 
 SLOW = ("comparison", "evidence", "hidden states", "maps", "reading", "simulations")
@@ -14,7 +14,9 @@ def test_numbers_stay(case):
     if case in ("texts", "evidence") and not STORIES.exists():
         pytest.skip("the model stories260K is not on this machine")
     now, was = sums(case), written(case)
-    assert was and was.keys() <= now.keys()
+    again = f"if this is meant, write them anew: OMP_NUM_THREADS=1 python -m tests.held_numbers {case!r}"
+    assert not now.keys() - was.keys(), f"numbers that `numbers.csv` does not hold; {again}"
+    assert not was.keys() - now.keys(), f"numbers that are there no more; {again}"
     moved = [f"{name}: {numbers} is now {now[name]}" for name, (numbers, moves) in was.items()
-             if not is_close(numbers, moves, now[name])]  # fmt: skip
-    assert not moved, f"if this is meant, write them anew: python -m tests.held_numbers {case!r}"
+             if numbers != UNSURE and not is_close(numbers, moves, now[name])]  # fmt: skip
+    assert not moved, again

@@ -6,4 +6,6 @@ from .tasks.mess3 import Mess3 as Mess3
 from .tasks.mixture import Mixture as Mixture
 from .tasks.permutation import IteratedPermutation as IteratedPermutation
 from .tasks.recall import Recall as Recall
+from .tasks.recurrence import Recurrence as Recurrence
 from .tasks.regression import Regression as Regression
+from .tasks.selection import Selection as Selection

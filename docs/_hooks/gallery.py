@@ -15,8 +15,6 @@ PROBES = ("all", "belief", "heads", "depth_use", "causal", "dynamics")
 SETTINGS = {"causal": {"n_controls": 19}, "belief": {"n_permutations": 60}}
 N_POOL = 300
 THROUGH_LENS = "workspace"
-NAMES = ("manifold", "value_axis", "attention_entropy", "qk_alignment", "orthogonality", "components", "belief", "sula",
-         "heads", "depth_use", "causal", "dynamics", "workspace")  # fmt: skip
 
 
 @cache

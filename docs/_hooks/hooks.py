@@ -35,7 +35,7 @@ GENERATED: dict[str, Callable[[], str]] = {
     "reference/sites.md": reference.sites,
     "reference/record.md": reference.record,
     "reference/families.md": reference.families,
-    **{f"gallery/{probe}.md": partial(gallery.page, probe) for probe in gallery.NAMES},
+    **{f"gallery/{probe}.md": partial(gallery.page, probe) for probe in PROJECT["entry-points"]["interp.probes"]},
 }
 """Whole pages, by what makes them."""
 

@@ -94,5 +94,5 @@ class ValueLength(Probe):
         chart = Chart(findings.tables["by_layer"], "layer", "layer", "ρ of ‖v‖ and entropy")
         chart.null_band("correlation")
         chart.curve("correlation", "ρ")
-        reading = "Outside the grey band, the length of values follows entropy more than permuted entropies do."
+        reading = "Outside the null band, the length of values follows entropy more than permuted entropies do."
         return (Figure("by_layer", "Length of values and entropy", reading, chart.plot, "by_layer"),)

@@ -294,11 +294,11 @@ def list_(
         Literal["models", "families", "probes", "studies", "prompts", "tunnels"] | None,
         typer.Argument(help="What to list; without it, what there is to list."),
     ] = None,
-    name: Annotated[str | None, typer.Argument(help="A probe or study, to explain its fields.")] = None,
+    name: Annotated[str | None, typer.Argument(help="A probe or study, to explain it.")] = None,
 ):
     """List models, families of models, probes, studies, prompt sets or wind tunnels.
 
-    `interp list probes manifold` explains the fields of one probe.
+    `interp list probes manifold` explains the fields of one probe, and the numbers that it finds.
     """
     from interp.cli import tables as terminal
 
@@ -335,7 +335,7 @@ def check(
     from interp.system.environment import show_versions
 
     show_versions()
-    loaded = load_as_asked(asked, check=False)
+    loaded = load_as_asked(asked, check=False, text=False)
     checks = list(run_checks(loaded))
     if oracle is not None:
         from interp.self_check.witnesses import check_against

@@ -261,7 +261,7 @@ def print_questions(kind: Literal["probe", "study"]) -> None:
     kinds = {name: _kind_of(cls) for name, cls in classes.items()} if kind == "probe" else {}
     rows = ((name, *([kinds[name]] if kinds else []), cls.question, fields[name]) for name, cls in classes.items())
     show_table(None, (kind, *(["kind"] if kinds else []), "question", f"fields (--set {setting})"), rows)
-    print(f"`interp list {'probes' if kind == 'probe' else 'studies'} NAME` explains the fields of one.")
+    print(f"`interp list {'probes' if kind == 'probe' else 'studies'} NAME` explains the fields and numbers of one.")
 
 
 def _kind_of(probe: "type[Probe]") -> str:
@@ -272,18 +272,17 @@ def _kind_of(probe: "type[Probe]") -> str:
 
 
 def print_fields(kind: Literal["probe", "study"], name: str) -> None:
-    """What a probe or study asks, and what each of its fields means, with the default."""
+    """What a probe or study asks, what each of its fields means, with the default, and what its numbers say."""
     cls = load_entry(kind, name)
     print(f"{name}: {cls.question}\n\n{inspect.cleandoc(cls.__doc__ or '')}\n")
     defaults = cls().parameters()
     takes = {field: ", ".join(known) for field, known in field_words(cls).items() if len(known) > 1}
     rows = ((field, str(value), takes.get(field, "")) for field, value in defaults.items())
     show_table(None, ("field", "default", "takes"), rows)
-    named = [
-        (in_general(name), of.unit, in_general(of.meaning)) for name, of in cls.quantities.items() if of.is_headline
-    ]
-    if named:
-        show_table("headline numbers", ("number", "unit", "what it says"), named)
+    named = sorted(cls.quantities.items(), key=lambda item: not item[1].is_headline)
+    rows = [(in_general(n), "yes" if of.is_headline else "", of.unit, in_general(of.meaning)) for n, of in named]
+    if rows:
+        show_table("its numbers", ("number", "headline", "unit", "what it says"), rows)
 
 
 def print_prompts() -> None:

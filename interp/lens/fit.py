@@ -10,7 +10,7 @@ from jaxtyping import Int
 
 from interp.editing.editor import edits_applied
 from interp.editing.screen import token_bytes
-from interp.errors import PromptError, UnknownName
+from interp.errors import PromptError, UnknownName, UsageError
 from interp.hooks.layer_gradients import refuse_without_gradients
 from interp.lens.held import HeldOut
 from interp.lens.jacobian import N_GROUPS, Valid, fit_jacobian, steps_of
@@ -113,7 +113,7 @@ def fit_lens(
         The lens.
 
     Raises:
-        UsageError: The kind is unknown.
+        UsageError: The kind is unknown, or a number is negative.
         ModelError: The model has no gradients.
         PromptError: There are too few prompts.
         RecordError: `out` cannot be written.
@@ -128,6 +128,9 @@ def fit_lens(
     """
     if kind not in KINDS:
         raise UnknownName("lens", kind, KINDS)
+    for name, value in (("precision_bits", precision_bits), ("skip_first", skip_first or 0), ("horizon", horizon)):
+        if not value >= 0:
+            raise UsageError(asked=f"fit_lens({name}={value})", found="it is not possible", fix="Give 0 or more.")
     if out is not None:
         refuse_unwritable(Path(out), is_file=True)
     if kind == "logit":

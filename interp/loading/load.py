@@ -107,8 +107,8 @@ def load(
     return _checked(model, [], check)
 
 
-def load_as_asked(options: RunOptions, tokenizer: Tokenizer = None, *, check: bool = True) -> Model:
-    """The model of a run, from its files; one that is loaded already is itself."""
+def load_as_asked(options: RunOptions, tokenizer: Tokenizer = None, *, check: bool = True, text: bool = True) -> Model:
+    """The model of a run, from its files; one that is loaded already is itself. Text cannot do without a tokenizer."""
     if isinstance(options.model, Model):
         info = options.model.info
         as_it_is = {None, info.adapter, info.revision, info.dtype, info.device, info.device.partition(":")[0]}
@@ -121,7 +121,9 @@ def load_as_asked(options: RunOptions, tokenizer: Tokenizer = None, *, check: bo
     config = read_config(source.files)
     n_parameters = count_parameters(config, trust_remote_code=options.trust_remote_code)
     placement = choose_placement(config, n_parameters, options)
-    words = _tokenizer(source.files, config, tokenizer) if source.task is None else None
+    words = None
+    if source.task is None and (text or has_tokenizer(source.files)):
+        words = _tokenizer(source.files, config, tokenizer)
     unchecked = _unchecked(source)
     module, whole = read_weights(source.files, config, placement)
     checks = [whole, *unchecked]

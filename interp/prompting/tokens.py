@@ -86,10 +86,6 @@ def _from_texts(prompts: PromptSet, tokenizer: PreTrainedTokenizerBase | None, w
 
 
 def _from_ids(prompts: PromptSet) -> Run:
-    for i, prompt in enumerate(prompts):
-        if not prompt.token_ids:
-            asked = f"prompt {i + 1} of {prompts.name!r}"
-            raise PromptError(asked=asked, found="it holds no token", fix="Leave it out.")
     return Run(prompts, [np.array(prompt.token_ids, dtype=np.int64) for prompt in prompts])
 
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from interp.errors import UsageError
 from interp.prompt import Prompt, PromptSet
+from interp.settings import LARGEST_SEED, MOST, refuse_number
 from interp.table import LABEL
 from interp.tunnel import Sequences, Task
 
@@ -38,6 +39,8 @@ def sampled_prompts(task: Task, n: int = N_SEQUENCES, seed: int = 0) -> PromptSe
         >>> len(interp.sampled_prompts(model.task, 8))
         8
     """
+    refuse_number(f"sampled_prompts(n={n})", n, 1, MOST)
+    refuse_number(f"sampled_prompts(seed={seed})", seed, 0, LARGEST_SEED)
     drawn = task.sample(np.random.default_rng(seed), n)
     source = f"{n} sequences drawn from the task {task.name}, scored at {len(drawn.scored)} positions each"
     return as_prompts(task, drawn, f"tunnel:{task.name}", source, seed)

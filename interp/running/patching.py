@@ -235,7 +235,7 @@ def _ids(model: Model, given: OnePrompt, what: str) -> np.ndarray:
         prompt = Prompt(text=given)
     else:
         ids = read(f"the {what} prompt", Sequence[int], given)
-        prompt = Prompt(token_ids=ids, scored=(max(len(ids) - 1, 0),))
+        prompt = Prompt(token_ids=ids, scored=(len(ids) - 1,))
     return as_tokens(model, PromptSet(what, [prompt]), (), 0).ids[0]
 
 

@@ -13,7 +13,7 @@ _LINES = (
 )
 _CURVE_READING = (
     "Blue falls where attention narrows. The gap between blue and orange (shuffled keys: another prompt's keys at the "
-    "same positions) is due to this prompt's content. Grey is uniform attention."
+    "same positions) is due to this prompt's content. The null is uniform attention."
 )
 _HEADS_READING = (
     "One square per head: dark heads attend to a single key; yellow, the end of the scale, is the null of uniform "

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from interp.findings import Findings
-from interp.plotting import NULL, PALETTE, VALUE, Chart
+from interp.plotting import NULL, PALETTE, VALUE, Chart, span
 from interp.probe import Figure
 from interp.table import Table
 
@@ -40,7 +40,8 @@ def _decoded(table: Table, said: Said) -> Figure:
     x, y = ("first axis: exact", "second axis") if is_plane else (said["belief"], f"{said['belief']}, decoded")
     chart = Chart(table, "exact_x", x, y)
     if is_plane:
-        x, y = (_whole(table[f"exact_{axis}"], table[f"decoded_{axis}"]) for axis in "xy")
+        # Ranges are written down, as axes that match lose an equal scale.
+        x, y = (span(table[f"exact_{axis}"], table[f"decoded_{axis}"]) for axis in "xy")
         still = {"showgrid": False, "zeroline": False, "constrain": "domain"}
         chart.plot.update_layout(
             xaxis={"domain": [0, 0.48], "range": x, "constrain": "domain"},
@@ -51,16 +52,14 @@ def _decoded(table: Table, said: Said) -> Figure:
     else:
         chart.diagonal("exact", "exact_x")
     for side in ("exact", "decoded") if is_plane else ("decoded",):
-        axes = ("x2", "y2") if is_plane and side == "decoded" else ("x", "y")
+        axes = {"xaxis": "x2", "yaxis": "y2"} if is_plane and side == "decoded" else {}
         for i, (state, mine, _) in enumerate(chart.by("state")):
             name = _TIED if state < 0 else f"state {state}"
             colour = NULL if state < 0 else PALETTE[i % len(PALETTE)]
             x = mine.table[f"{side}_x" if is_plane else "exact_x"]
             y = f"{side}_y" if is_plane else "decoded_x"
             is_named = not is_plane or side == "exact"
-            mine.points(
-                y, name, colour, 5, x=x, xaxis=axes[0], yaxis=axes[1], legendgroup=name, showlegend=is_named
-            )  # fmt: skip
+            mine.points(y, name, colour, 5, x=x, legendgroup=name, showlegend=is_named, **axes)
     n_states = len(np.unique(table["state"][table["state"] >= 0]))
     shown = " in their triangle" if n_states == 3 else f" of {n_states} states, on the plane where they vary most"
     reading = (
@@ -75,13 +74,6 @@ def _decoded(table: Table, said: Said) -> Figure:
     return Figure("simplex", f"What is decoded of {said['belief']}", reading, chart.plot, "decoded")
 
 
-def _whole(*coordinates: np.ndarray) -> list[float]:
-    """A range that holds them all with room at its ends: written down, as axes that match lose an equal scale."""
-    low, high = float(np.min(coordinates)), float(np.max(coordinates))
-    room = 0.05 * (high - low)
-    return [low - room, high + room]
-
-
 def _by_site(table: Table, said: Said) -> Figure:
     chart = Chart(table, "layer", _DEPTH, "held-out R² (fraction)")
     for site, mine, colour in chart.by("site"):
@@ -91,7 +83,7 @@ def _by_site(table: Table, said: Said) -> Figure:
     cut = chart.limit_r2("r2", "r2_low", "r2_beyond_position")
     reading = (
         f"Share of the variance of {said['belief']} that a linear readout predicts in held-out sequences, with 95 % "
-        "bands. Dotted: the same after position is removed from both. Grey is the null: readouts fitted to "
+        "bands. Dotted: the same after position is removed from both. The null: readouts fitted to "
         f"{said['beliefs']} of other sequences.{cut}"
     )
     return Figure("r2_by_site", f"Where {said['belief']} can be decoded", reading, chart.plot, "by_layer")
@@ -127,7 +119,7 @@ def _silhouette(table: Table) -> Figure:
         mine.curve("silhouette", _SITE_WORDS[site], colour)
     reading = (
         "Near 1, the activations form one tight cluster for each most likely state; at 0, the clusters overlap; below "
-        "0, most activations are nearer to another state's. Grey is the null: states of other sequences."
+        "0, most activations are nearer to another state's. The null: states of other sequences."
     )
     return Figure("silhouette", "Do activations cluster by state?", reading, chart.plot, "by_layer")
 
@@ -137,10 +129,7 @@ def _components(table: Table, said: Said) -> Figure:
     chart.null_band("r2")
     chart.dots("r2", "readout")
     cut = chart.limit_r2("r2", "r2_low")
-    reading = (
-        f"How well each component is decoded at the primary layer, with 95 % bars. Grey is the null: permuted "
-        f"{said['beliefs']}.{cut}"
-    )
+    reading = f"R² of each component at the primary layer, with 95 % bars. The null: permuted {said['beliefs']}.{cut}"
     return Figure("components", "Is every component decoded?", reading, chart.plot, "components")
 
 
@@ -159,6 +148,6 @@ def _interchange(table: Table) -> Figure:
     reading = (
         "A few coordinates of the residual stream are replaced by those of another sequence, the source; the figure "
         "shows how far the prediction moves to the source's exact posterior. Near the dashed line, these directions "
-        "carry all that matters at that depth; within the grey band, no more than random ones."
+        "carry all that matters at that depth; within the null band, no more than random ones."
     )
     return Figure("interchange", "Is the posterior used where it is decoded?", reading, chart.plot, "interchange")

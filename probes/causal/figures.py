@@ -58,7 +58,7 @@ def _among_controls(findings: Findings, layers: str, target: Target) -> Figure:
     ends = [x for x in (low, high, *at.values()) if x <= reach]  # with room, so that no line lies on the frame
     chart.plot.update_xaxes(range=[min(ends) - 2 * size, max(ends) + 2 * size])
     reading = (
-        f"Grey is the null: removals of the same size along matched directions ({matched}). A line to the right of "
+        f"The null: removals of the same size along matched directions ({matched}). A line to the right of "
         "nearly all of them is a sign of use; to the left of them, nothing is decided. For scale: the ten directions "
         "of largest variance, all changed together by as much."
         + (f" Off this scale, far to the right: {' and '.join(beyond)}." if beyond else "")
@@ -77,7 +77,7 @@ def _later(table: Table, target: Target) -> Figure:
     cut = chart.limit_r2("unedited", "r2", "r2_null")
     reading = (
         "A ridge readout is fitted anew at each later layer, under the edit. Where the blue curve equals the dotted "
-        f"one, {target.words} is still decodable without the axis. Grey is the null: removals of the same size.{cut}"
+        f"one, {target.words} is still decodable without the axis. The null: removals of the same size.{cut}"
     )
     title = f"Can later layers still predict {target.words}?"
     return Figure("later_layers", title, reading, chart.plot, "later_layers")

@@ -13,8 +13,7 @@ _DEPTHS = {
     "lens_kl": (
         "When the prediction is made", "KL from the final prediction (bits)",
         "KL of the final prediction from what each depth decodes to, with 95 % bands over prompts. Where it falls, the "
-        "prediction is made. It ends at 0 by construction. No null is drawn, because all of the network before a depth "
-        "decides there.",
+        "prediction is made. It ends at 0 by construction. No null is drawn: the whole network before a depth decides.",
     ),
     "lens_entropy": (
         "How certain each depth is", "entropy of the decoded distribution (bits)",
@@ -30,7 +29,7 @@ _BLOCKS = {
     ),
     "final_shares": (
         "Who wrote the final residual stream", "final_share", "share of the final stream (fraction)",
-        "Shares of the stream after the last layer. Grey is the null: updates of the same sizes with random signs. "
+        "Shares of the stream after the last layer. The null: updates of the same sizes with random signs. "
         "Above it, a block agrees with the others more than by chance; below it, less.",
     ),
 }  # fmt: skip
@@ -44,7 +43,7 @@ def component_figures(findings: Findings) -> tuple[Figure, ...]:
     if "posterior_kl" in depths:
         chart = Chart(depths, "depth", "residual depth", "KL from the exact posterior (bits)").profile("posterior_kl")
         reading = (
-            "Distance of each depth from the exact posterior. Grey is the null: posteriors of other sequences at the "
+            "Distance of each depth from the exact posterior. The null: posteriors of other sequences at the "
             "same positions. Below it, the stream knows something of this sequence."
         )
         drawn.append(Figure("posterior_kl", "Belief by depth", reading, chart.plot, "by_depth"))
@@ -60,9 +59,9 @@ def component_figures(findings: Findings) -> tuple[Figure, ...]:
         table = findings.tables["experts_by_layer"]
         undefined = "" if set(_EXPERTS) <= set(table.columns) else " A missing curve is undefined; its number says why."
         reading = (
-            "How many bits a layer's choice of experts says about the prompt's domain, with 95 % intervals. Grey is "
-            "the null: routing permuted between prompts at the same positions (and tokens); its mean is subtracted. "
-            f"Experts divide domains where the curve at a given position and token lies above grey.{undefined}"
+            "How many bits a layer's choice of experts says about the prompt's domain, with 95 % intervals. The "
+            "null: routing permuted between prompts at the same positions (and tokens); its mean is subtracted. "
+            f"Experts divide domains where the curve at a given position and token lies above the null.{undefined}"
         )
         chart = _lines(table, _EXPERTS, "information on the domain (bits)", "routing permuted")
         title = "Do the chosen experts depend on the domain?"

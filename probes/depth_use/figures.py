@@ -11,9 +11,8 @@ _WORDS = {
     "loss": "loss (bits)",
 }
 _READING = (
-    "Error when only the first layers are kept, with 95 % bands. If observations are shown several times, a curve "
-    "below that of once means that copies help at that depth. No null is drawn: compare with the curve of once; "
-    "the table has the p of the gain."
+    "Error when only the first layers are kept, with 95 % bands. Below the curve of observations shown once, copies "
+    "help at that depth. No null is drawn: compare with that curve; the table has the p of the gain."
 )
 
 

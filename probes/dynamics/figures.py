@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from interp.findings import Findings
-from interp.plotting import NULL, PALETTE, Chart, add_menu, places, scale_of
+from interp.plotting import NULL, PALETTE, Chart, add_menu, places, scale_of, span
 from interp.probe import Figure
 from interp.table import Table
 
@@ -62,14 +62,12 @@ def dynamics_figures(findings: Findings) -> tuple[Figure, ...]:
             "courses", "What settles first",
             "Distance from the final model, relative to the first checkpoint, with 95 % bands over prompts. What stays "
             "below the dotted line first has settled first. Errors in bits fall as the square of a distance: compare "
-            "attention with the output, which has its scale. No null is drawn: the exchange of patterns tests the "
-            "order.",
+            "attention with the output, on its scale. No null is drawn: the exchange of patterns tests the order.",
             _curves(findings), "by_step",
         ),
         Figure(
             "refinement", "How the values change",
-            "Choose a number. Blue with its band is the checkpoint; grey dashed is the null: values without structure, "
-            "or permuted entropies.",
+            "Choose a number. Blue is the checkpoint; dashed is the null: unstructured values, or permuted entropies.",
             _refinement(by_step), "by_step",
         ),
         Figure(
@@ -138,16 +136,10 @@ def _unfurling(points: Table) -> "go.Figure":
     options = {"mode": "immediate", "frame": {"duration": 0, "redraw": True}, "transition": {"duration": 0}}
     buttons = [{"method": "animate", "args": [[str(step)], options], "label": str(step)} for step in steps]
     plot.update_layout(
-        xaxis={"range": _range(points["pc1"])}, yaxis={"range": _range(points["pc2"])},
+        xaxis={"range": span(points["pc1"])}, yaxis={"range": span(points["pc2"])},
         sliders=[{"active": len(steps) - 1, "currentvalue": {"prefix": "step "}, "pad": {"t": 40}, "steps": buttons}],
     )  # fmt: skip
     return plot
-
-
-def _range(values: np.ndarray) -> list[float]:
-    low, high = float(values.min()), float(values.max())
-    margin = 0.06 * (high - low) or 1.0
-    return [low - margin, high + margin]
 
 
 def _curves(findings: Findings) -> "go.Figure":

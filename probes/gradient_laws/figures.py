@@ -32,7 +32,7 @@ def _laws(table: Table) -> Figure:
     chart.plot.update_yaxes(tickmode="array", tickvals=place, ticktext=names, autorange="reversed")
     reading = (
         "Largest difference of autograd and law over all prompts, relative to the largest gradient. Rounding of "
-        "float64 is near 1e-15; 0 is drawn at 1e-17. Grey: a law that leaves out one thing, at its smallest residual."
+        "float64 is near 1e-15; 0 is drawn at 1e-17. Null: a law that leaves out one thing, at its smallest residual."
     )
     return Figure("laws", "Do the laws hold?", reading, chart.plot, "laws")
 
@@ -51,7 +51,7 @@ def _by_head(table: Table) -> Figure:
     chart.plot.update_yaxes(range=[0, 1.02])
     reading = (
         "Of all attention that a step moves in a head, the share that grows at keys of positive advantage or shrinks "
-        "at others, with 95 % intervals over prompts; grey: the same with advantages permuted within each row. A head "
-        "inside its grey bar does not move where its advantages point."
+        "at others, with 95 % intervals over prompts; null: the same with advantages permuted within each row. A head "
+        "inside its null bar does not move where its advantages point."
     )
     return Figure("by_head", "Does attention move to better values?", reading, chart.plot, "by_head")

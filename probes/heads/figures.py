@@ -43,9 +43,8 @@ def _map(table: Table, how: str) -> Figure:
     ]
     hover = "layer %{x} head %{y}<br>%{text}<extra></extra>"
     plot = head_map(mine, harm, "bits", text=words, hovertemplate=hover)
-    null = "No null is drawn: " + (
-        "the map of the first ablation has it." if _has_null(table) else "none was measured."
-    )
+    why = "the map of the first ablation has it" if _has_null(table) else "none was measured"
+    null = f"No null is drawn: {why}."
     if _has_null(mine):
         for label, symbol, is_beyond in (
             ("more harm than the null", "circle-open", low > mine["null_high"]),
@@ -58,8 +57,7 @@ def _map(table: Table, how: str) -> Figure:
         has_null = np.isfinite(mine["null"])
         where = "" if has_null.all() else f", measured in layer {mine['layer'][has_null][0]} only"
         null = (
-            f"Rings mark heads that do more harm than the null (random subspaces of their layer{where}), squares heads "
-            "that do less."
+            f"Rings mark heads that do more harm than the null (random subspaces of their layer{where}), squares less."
         )
     n_gaps = int(np.isnan(harm).sum())
     reading = (
@@ -91,7 +89,7 @@ def _ranked(table: Table) -> Figure:
     ticks = {"tickmode": "array", "tickvals": place, "ticktext": names, "tickangle": -90, "tickfont": {"size": 11}}
     chart.plot.update_xaxes(**ticks)
     reading = (
-        f"Heads in order of harm ({how} ablation), with 95 % intervals. Grey bars are the null: random subspaces of "
+        f"Heads in order of harm ({how} ablation), with 95 % intervals. The null: random subspaces of "
         "the same dimension removed from the head outputs of the same layer."
     )
     return Figure("ranked", "Does one head matter more than the others?", reading, chart.plot, "by_head")
@@ -136,9 +134,8 @@ def _sets(table: Table) -> Figure:
     chart.curve("top", "most harmful", PALETTE[1])
     chart.plot.update_xaxes(type="log", tickvals=chart.across, ticktext=[str(k) for k in chart.across])
     reading = (
-        "Above the grey line, the null (the sum of their members' harms), heads of a random set compensate for one "
-        "another: each seems dispensable until the others are gone. Below it, their harms overlap. "
-        "The most harmful together can do less than fewer of them, because KL saturates once the prediction is lost. "
-        "Bands are 95 % over prompts."
+        "Above the null (the sum of their members' harms), heads of a random set compensate for one another: each "
+        "seems dispensable until the others are gone. Below it, their harms overlap. The most harmful together can do "
+        "less than fewer of them: KL saturates once the prediction is lost. Bands are 95 % over prompts."
     )
     return Figure("sets", "Do effects add up?", reading, chart.plot, "sets")

@@ -20,19 +20,18 @@ if TYPE_CHECKING:
 _ORDER = "{prefix}_correlation"
 _PROFILES = (
     ("pc1_plus_pc2_share", "Variance in the first plane, by depth", "PC1+PC2 share (fraction of variance)",
-     "Above the grey band, the null, the plane contains more variance than for noise of the same size and column "
+     "Above the null band, the plane contains more variance than for noise of the same size and column "
      "variances. The shaded band is the 95 % interval over prompts."),
     ("participation_ratio", "Directions in use, by depth", "participation ratio (dimensions)",
-     "Below the grey band, the null, fewer directions share the variance than in noise of the same size."),
+     "Below the null band, fewer directions share the variance than in noise of the same size."),
     ("axis_stability", "Would other prompts give the same axis?", "|cos| between PC1 of disjoint halves",
-     "Above the grey band, the null, the first axes of two halves of the prompts are more similar than for noise."),
+     "Above the null band, the first axes of two halves of the prompts are more similar than for noise."),
     (_ORDER, "Does PC1 follow {target}?", "|Spearman ρ| of PC1 and {target}",
-     "Above the grey band, the null, PC1 correlates with {target} more than with permuted {targets}."),
+     "Above the null band, PC1 correlates with {target} more than with permuted {targets}."),
     ("curve_order", "Does the curve follow {target}?", "|Spearman ρ| of position along the curve and {brief}",
-     "The same for the position along a curve through the points, instead of a straight axis; grey is the null."),
+     "The same for the position along a curve through the points, instead of a straight axis, with its null."),
     ("intrinsic_dimension", "Intrinsic dimension, by depth", "TwoNN dimension (dimensions)",
-     "Below the grey band, the null, the points lie on a curved or clustered set, unlike a flat cloud of the same "
-     "covariance."),
+     "Below the null band, the points lie on a curved or clustered set, unlike a flat cloud of their covariance."),
 )  # fmt: skip
 _MAGNITUDES = ("axis_stability", _ORDER, "curve_order")
 _SHARE = "PC1+PC2 share (fraction of variance)"
@@ -61,8 +60,8 @@ def _map(points: Table, null: Table, primary: int, target: Target) -> Figure:
     axes = ("pc1", "pc2") if "pc2" in points else ("pc1",)
     points, null = (x if "pc2" in x else x.with_column("pc2", x["pc1"] * 0, x.units["pc1"]) for x in (points, null))
     chart = Chart(points, "pc1", "PC1 (activation)", "PC2 (activation)")
-    grey = {"color": NULL, "opacity": 0.45}
-    chart.of(null).dots("pc2", "null: noise of the same size", NULL, 5, marker=grey, hoverinfo="skip")
+    pale = {"color": NULL, "opacity": 0.45}
+    chart.of(null).dots("pc2", "null: noise of the same size", NULL, 5, marker=pale, hoverinfo="skip")
     layers = np.unique(points["layer"])
     of_layer = {layer: points.where(points["layer"] == layer) for layer in layers}
     for layer, mine in of_layer.items():
@@ -76,7 +75,7 @@ def _map(points: Table, null: Table, primary: int, target: Target) -> Figure:
         "Each point is a prompt on the first two principal axes of a layer; the slider selects the layer. If colour "
         f"changes steadily along a curve, the manifold is ordered by {target.words}. The arrow is the {target.brief} "
         "axis: the direction in this plane along which it rises fastest (hover shows how much the plane explains). "
-        "Grey, at the primary layer, is the null: noise." + _loudest(of_layer[primary]),
+        "The null, at the primary layer, is noise." + _loudest(of_layer[primary]),
         chart.plot, "points",
     )  # fmt: skip
 
@@ -146,7 +145,7 @@ def _spectrum(table: Table) -> Figure:
     chart.band((np.maximum(table["null_low"], 0), table["null_high"]))
     chart.line("null", "null")
     chart.curve("share", "measured")
-    reading = "Components above the grey line, the null, have more variance than those of noise of the same size."
+    reading = "Components above the null have more variance than those of noise of the same size."
     return Figure("spectrum", "The spectrum at the primary layer", reading, chart.plot, "spectrum")
 
 
@@ -165,7 +164,7 @@ def _collapse(table: Table) -> Figure:
         chart.of(part).dots("share", name, colour, 9, y=part["set"])
     chart.plot.add_vline(x=base, line={"color": PALETTE[1], "dash": "dot", "width": 1})
     reading = (
-        "A domain to the right of its grey bar occupies fewer directions than prompts of all domains, at equal number "
+        "A domain to the right of its null bar occupies fewer directions than prompts of all domains, at equal number "
         "and entropy. The dotted line is the mixed set."
     )
     return Figure("collapse", "Does one domain collapse?", reading, chart.plot, "collapse")

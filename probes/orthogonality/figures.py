@@ -15,17 +15,17 @@ if TYPE_CHECKING:
 _DEFINITIONS = {
     "wk_columns": (
         "Columns of W_K",
-        "Mean over the heads of a layer; the thin band holds the middle 80 % of its heads. Above the grey band, the "
-        "null, columns are more parallel than random directions of the same dimension.",
+        "Mean over the heads of a layer; the thin band holds the middle 80 % of its heads. Above the null "
+        "band, columns are more parallel than random directions of the same dimension.",
     ),
     "token_keys": (
         "Keys of different tokens",
         "Keys at one position, all heads together. A direction that all tokens share raises the blue line; orange is "
-        "without it. Keys are closer to orthogonal than chance only below their grey band, the null.",
+        "without it. Keys are closer to orthogonal than chance only below their null band.",
     ),
     "head_keys": (
         "Keys of the heads of a layer",
-        "Mean over prompts with its 95 % interval. Grey is the null: heads rotated at random. Orange: after the mean "
+        "Mean over prompts with its 95 % interval. The null: heads rotated at random. Orange: after the mean "
         "key of each head is subtracted.",
     ),
 }
@@ -100,7 +100,7 @@ def _spectrum(table: Table) -> Figure:
         mine.line("share", f"layer {layer}", None, colour)
     chart.plot.update_yaxes(type="log")
     reading = (
-        "Mean over the heads of a layer. A line that starts above the grey one, the null, and falls below it belongs "
+        "Mean over the heads of a layer. A line that starts above the null and falls below it belongs "
         "to heads that compare tokens along few directions, in whatever basis."
     )
     return Figure("w_qk_spectrum", "Directions of the query-key form", reading, chart.plot, "w_qk_spectrum")

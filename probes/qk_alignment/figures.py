@@ -29,14 +29,12 @@ def alignment_figures(findings: Findings) -> tuple[Figure, ...]:
     if "items" in tables:
         reading = (
             "One dot per head. Below the dashed line (uniform attention over the items), a head favours likely items; "
-            "near 0, its attention equals the posterior. Grey bars are the null: items relabelled at random."
+            "near 0, its attention equals the posterior. The null: items relabelled at random."
         )
         title = "Attention compared with the exact posterior"
         figures.append(Figure("posterior", title, reading, _items(tables["items"]).plot, "items"))
     if "binding" in tables:
-        reading = (
-            "Near 1, the key at a value position encodes the token before it; grey is the null, with tokens renamed."
-        )
+        reading = "Near 1, the key at a value position encodes the token before it; the null has tokens renamed."
         chart = _profile(tables["binding"], "binding", "share of key variance explained")
         title = "Binding: does the key of a value encode the token before it?"
         figures.append(Figure("binding", title, reading, chart.plot, "binding"))

@@ -36,7 +36,7 @@ def _trajectory(table: Table, axis: str) -> Figure:
             mine.null_band("coordinate")
         mine.curve("coordinate", condition, colour)
     reading = (
-        "Mean coordinate of held-out prompts, with 95 % bands. Inside the grey band, the null, the first condition "
+        "Mean coordinate of held-out prompts, with 95 % bands. Inside the null band, the first condition "
         "does not move. A condition that moves without evidence follows length or format."
     )
     return Figure(f"trajectory_{axis}", f"Values as evidence accumulates: {short}", reading, chart.plot, "trajectories")
@@ -52,7 +52,7 @@ def _entropy(table: Table) -> Figure:
         mine.line("bayes_entropy", f"{condition}, exact", "dash", colour, showlegend=i == 0)
     reading = (
         "Mean entropy of the model's answers with 95 % bands; dashed, in the same colour, that of the exact posterior. "
-        "A calibrated model lies on the dashed line, one without skill on the grey line, the null."
+        "A calibrated model lies on the dashed line, one without skill on the null."
     )
     return Figure("entropy", "Uncertainty as evidence accumulates", reading, chart.plot, "along_evidence")
 
@@ -109,6 +109,6 @@ def _by_layer(table: Table, main: str) -> Figure:
         mine.curve("rho", words, PALETTE[i])
     reading = (
         "Correlation of the value coordinate of held-out prompts with the amount of evidence, by layer, with 95 % "
-        "bands. Grey, the null: amounts permuted. In this condition length grows with the amount."
+        "bands. The null: amounts permuted. In this condition length grows with the amount."
     )
     return Figure("by_layer", "Where do values move?", reading, chart.plot, "movement")

@@ -72,7 +72,7 @@ def _by_site(table: Table, target: Target) -> Figure:
     reading = (
         f"Share of the variance of {target.words} that a ridge readout explains in held-out prompts, with the 95 % "
         f"interval for the {_SITE_WORDS[primary]} (the table has the others). Dotted: beyond everything the last token "
-        f"determines. Grey, the null: refits on permuted {target.many}.{cut}"
+        f"determines. The null: refits on permuted {target.many}.{cut}"
     )
     return Figure("r2_by_site", f"Where the {target.brief} can be decoded", reading, chart.plot, "by_layer")
 
@@ -85,7 +85,7 @@ def _by_axis(table: Table, site: str, target: Target) -> Figure:
         mine.curve("correlation", name, colour)
     reading = (
         f"Correlation of {target.words} in held-out prompts with a trained readout and with the first principal axis. "
-        f"The gap is what PC1 misses as a {target.brief} axis. Grey, the null: refits on permuted {target.many}."
+        f"The gap is what PC1 misses as a {target.brief} axis. The null: refits on permuted {target.many}."
     )
     return Figure("pc1_against_ridge", "PC1 against a trained readout", reading, chart.plot, "by_layer")
 
@@ -96,7 +96,7 @@ def _control(task: Table, axes: Table, site: str, target: Target) -> Figure:
     chart.of(axes).curve("control_r2", "null: random labels of token types", NULL, "dash")
     cut = chart.limit_r2("r2", "r2_low", axes["control_r2"])
     reading = (
-        "Grey, the null: the same readout trained on random labels of token types. Where it comes near the blue line, "
+        "The null: the same readout trained on random labels of token types. Where it comes near the blue line, "
         f"the identity of the token is enough.{cut}"
     )
     return Figure("selectivity", f"{target.title}, or the token?", reading, chart.plot, "axes")

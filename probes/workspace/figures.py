@@ -25,8 +25,6 @@ def workspace_figures(findings: Findings) -> tuple[Figure, ...]:
         if whole:
             chart.line(whole, "whole residual stream", "dot")
         null = "directions decoded from shuffled entropies" if name == "axis_share" else "its coordinates shuffled"
-        reading = (
-            f"With 95 % intervals; grey is the null ({null}): a curve within the band says nothing of the J-space."
-        )
+        reading = f"With 95 % intervals; the null is {null}: a curve within the band says nothing of the J-space."
         drawn.append(Figure(name, title, reading, chart.plot, "by_depth"))
     return tuple(drawn)

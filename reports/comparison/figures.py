@@ -79,7 +79,7 @@ def _dots(headline: Table, numbers: Table) -> Figure:
         yaxis={"visible": False, "range": [end - 0.4, -0.7]},
     )
     reading = (
-        "Every row has its own scale; its values stand at its end. Lines are 95 % intervals, grey bars the 95 % bands "
+        "Every row has its own scale; its values stand at its end. Lines are 95 % intervals, bars the 95 % bands "
         "of the nulls; a value in its band is no different from its null. A filled dot means that the interval of the "
         "difference excludes 0."
     )
@@ -182,7 +182,7 @@ def _curves(probe: str, table: Table) -> Figure:
     plot.update_yaxes(title_text=_title(measures[0].split(": ", 1)[1], str(table["unit"][0])))
     reading = (
         "One line per group (or run). The horizontal axis is the fraction of the depth, because networks differ in "
-        "their number of layers. Bars are 95 % intervals; grey is the null of each group (hover for its name). Choose "
+        "their number of layers. Bars are 95 % intervals; each group has its null (hover for its name). Choose "
         "the number in the menu."
     )
     return Figure(f"curves-{probe}", f"By depth: {probe}", reading, plot, "curves")

@@ -353,8 +353,9 @@ def test_another_package_adds_a_family_by_entry_point(tmp_path, monkeypatch):
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: their-family\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text("[interp.families]\niquestcoder = their_family:FAMILY\n")
     config = config_of("iquestcoder", **_COMMON)
-    with pytest.raises(ModelError, match="no entry for this family"):
+    with pytest.raises(ModelError, match=r"no entry for this family\n  Add it: a row") as raised:
         family_of(config)
+    assert raised.value.fix.endswith("`interp list families` shows all.") and len(raised.value.fix) < 200
     monkeypatch.syspath_prepend(str(tmp_path))
     registry.entries.cache_clear()
     families.cache_clear()

@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from interp.wind_tunnels import Bijection
 
 import interp
 from interp.errors import InterpError, UnknownName, UsageError
@@ -162,6 +163,14 @@ SAID = {
     "layers in words": (lambda: collected("v", layers="last"), "Give whole numbers"),
     "a layer too many": (lambda: collected(Need("v", layers=[99])), "0 to 4"),
     "an edit that is none": (lambda: collected("v", edits="ablate"), "JSON file"),
+    "no sequences": (lambda: interp.sampled_prompts(Bijection(), 0), "from 1 to"),
+    "a negative seed": (lambda: interp.sampled_prompts(Bijection(), seed=-1), "from 0 to"),
+    "a negative precision": (lambda: interp.fit_lens(here().model, TEXTS, precision_bits=-1.0), "Give 0 or more"),
+    "a negative horizon": (lambda: interp.fit_lens(here().model, TEXTS, horizon=-1), "fit_lens(horizon=-1)"),
+    "a scored position too many": (lambda: interp.Prompt(token_ids=[1, 2], scored=[5]), "position 5 is scored, of 2"),
+    "a position not captured": (lambda: collected("v").rows_at("last"), "Known: scored"),
+    "a short mask": (lambda: collected("v").where(np.ones(3, bool)), "one boolean for each of the 20 rows"),
+    "a mask in numbers": (lambda: collected("v").where([0, 1]), "its dtype int64"),
     "a tensor of numbers": (lambda: ran(prompts=torch.zeros(2)), "Give a text there"),
 }  # fmt: skip
 

@@ -27,9 +27,12 @@ def test_registered_probe_conforms(name: str) -> None:
 
 @pytest.mark.parametrize("name", entries("probe"))
 def test_the_defaults_of_a_probe_are_those_that_its_certificate_is_of(name: str) -> None:
-    certificate = json.loads((ROOT / "examples" / "certificates" / name / "run.json").read_text(encoding="utf-8"))
+    file = ROOT / "examples" / "certificates" / name / "run.json"
+    again = f"`interp certify {name} --out build` makes its certificate: move that folder to {file.parent}"
+    assert file.exists(), again
+    certificate = json.loads(file.read_text(encoding="utf-8"))
     defaults = json.loads(json.dumps(load_entry("probe", name)().parameters()))
-    assert defaults == certificate["spec"]["certified"]["parameters"]
+    assert defaults == certificate["spec"]["certified"]["parameters"], again
 
 
 @dataclass(frozen=True)

@@ -96,7 +96,7 @@ def test_command_line_passes_the_permission_on(spoilt, monkeypatch):
     assert shown.exit_code == 0 and "bitsandbytes, 4 bits" in shown.stdout, shown.output
     asked = {}
 
-    def load(options, check):
+    def load(options, check, text):
         asked.update(vars(options), check=check)
         return fresh_model("llama")
 

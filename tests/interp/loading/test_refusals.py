@@ -15,8 +15,10 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 from transformers import dynamic_module_utils
+from typer.testing import CliRunner
 
 import interp
+from interp.cli.app import app
 from interp.errors import InterpError, ModelError, UsageError
 from interp.loading.load import load
 from interp.loading.placement import DTYPES, available_bytes, choose_placement, hazards
@@ -223,6 +225,8 @@ def test_missing_tokenizer_can_be_handed_over(folder, word_tokenizer, tiny_folde
         f"the tokenizer of {folder}: there is none beside the weights\n"
         "  Pass tokenizer= (an object, a folder or a hub id), or copy tokenizer.json beside config.json."
     )
+    shown = CliRunner().invoke(app, ["check", "--model", str(folder)])
+    assert shown.exit_code == 0 and "self-check of" in shown.output, "the self-check reads ids of its own"
     assert load(folder, tokenizer=word_tokenizer, check=False).tokenizer is word_tokenizer
     assert load(folder, tokenizer=str(tiny_folders["phi"]), check=False).tokenizer("w7")["input_ids"] == [7]
 

@@ -489,7 +489,7 @@ def test_numbers_of_a_prompt_are_pythons_own_whoever_made_them():
     assert resolve_prompts(scored).units == {"h_bits": "bits"}
 
 
-@pytest.mark.parametrize("ids", [[0.5, 1.0], [[1, 2]], ["a"], 3, np.array([[1, 2]]), torch.tensor([0.5])])
+@pytest.mark.parametrize("ids", [[0.5, 1.0], [[1, 2]], ["a"], 3, np.array([[1, 2]]), torch.tensor([0.5]), []])
 def test_token_ids_that_are_no_row_of_whole_numbers_are_refused(ids):
     with pytest.raises(PromptError, match="token_ids of a prompt"):
         Prompt(token_ids=ids)
