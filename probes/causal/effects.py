@@ -213,7 +213,9 @@ def estimates(
         if place == 0:
             mine |= {"kl_z": effects.z.at([0])} | _beside(effects) | _sizes(first, under)
         clusters = effects.clusters[place]
-        about = counted(np.arange(len(clusters)), clusters, unit) | (few if few["underpowered"] else {})
+        about = counted(np.arange(len(clusters)), clusters, unit)
+        if few["underpowered"]:
+            about |= few
         if readout.startswith("later") and n_rows < FEW_ROWS:
             about["underpowered"] = True
         found |= {name: described(of, about, n=str(len(effects.controls))) for name, of in mine.items()}
