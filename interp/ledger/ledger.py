@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from interp.ledger.claims import ClaimWords, Place, Scale
 from interp.ledger.rules import OUTCOMES, Outcome
@@ -36,6 +36,12 @@ class MeasuredNumber(Place):
     scalar: KeptScalar | None = None
     trainings: int | None = None
     controls: list[tuple[str, KeptScalar]] = Field(default=[])
+
+    @field_validator("where")
+    @classmethod
+    def _without_removed_columns(cls, where: dict[str, str | int | float]) -> dict[str, str | int | float]:
+        """The table `movement` of earlier versions said `what` moved; it holds values alone today."""
+        return {column: value for column, value in where.items() if (column, value) != ("what", "values")}
 
 
 class JudgedPart(Strict):
