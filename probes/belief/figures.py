@@ -70,7 +70,7 @@ def _decoded(table: Table, said: Said) -> Figure:
         else "Each point is a row of a held-out sequence. On the dashed line it is decoded exactly; a level cloud "
         "means that nothing is decoded."
     )
-    reading += " The next figure compares with shuffled posteriors."
+    reading += " The next figure compares with the null: shuffled posteriors."
     return Figure("simplex", f"What is decoded of {said['belief']}", reading, chart.plot, "decoded")
 
 

@@ -163,9 +163,6 @@ def test_a_layer_that_depends_on_the_last_token_alone_is_underpowered() -> None:
     found = replace(QUICK, layer=0).analyse(capture_of(values, token=token), {})
     assert found["pc1_share"].n_distinct_rows == 6 and found["pc1_share"].underpowered
     assert np.isnan(found["intrinsic_dimension"].value)
-    explained = found.tables["explained"].to_frame().query("layer == 0 and factor == 'last token'")
-    assert explained["share"].item() == pytest.approx(1)
-    assert explained["chance"].item() == pytest.approx(5 / 74)
     assert not QUICK.analyse(capture_of(values), {})["pc1_share"].underpowered
 
 
