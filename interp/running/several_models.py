@@ -165,8 +165,7 @@ def _compared(done: Sequence[tuple[RunRecord, str, str]], out: Path, quiet: bool
     if len({*models}) == 1:
         return compare(records, labels=sets, out=out, quiet=quiet, reuse=True)
     names = [f"{model} on {each}" for model, each in zip(models, sets, strict=True)]
-    first = dict(zip(reversed(sets), reversed(names), strict=True))
-    against = [first[each] for each in sets]
+    against = [names[sets.index(each)] for each in sets]
     return compare(records, labels=names, groups=names, against=against, out=out, quiet=quiet, reuse=True)
 
 

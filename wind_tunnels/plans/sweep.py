@@ -77,8 +77,8 @@ def cells(
         name: [*dict.fromkeys(tuple(x) if isinstance(x, list) else x for x in each)] for name, each in varied.items()
     }
     first_seed = int(fixed.get("seed", 0))
-    combined = _crossed(values) if design == "crossed" else _one_at_a_time(values, fixed)
-    found = [Cell(settings) for settings in combined]
+    crossed = (dict(zip(values, each, strict=True)) for each in product(*values.values()))
+    found = [Cell(settings) for settings in (crossed if design == "crossed" else _one_at_a_time(values, fixed))]
     for cell in found:
         for seed in range(first_seed, first_seed + n_seeds):
             try:
@@ -87,12 +87,6 @@ def cells(
             except InterpError as error:
                 cell.failures[seed] = str(error)
     return found
-
-
-def _crossed(values: Mapping[str, Sequence[Any]]) -> Iterator[Settings]:
-    """Every combination."""
-    for each in product(*values.values()):
-        yield dict(zip(values, each, strict=True))
 
 
 def _one_at_a_time(values: Mapping[str, Sequence[Any]], fixed: Settings) -> Iterator[Settings]:
