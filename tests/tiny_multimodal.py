@@ -1,5 +1,6 @@
 """Tiny random multimodal models of the families' real layouts: a language model, and something to see with."""
 
+import pytest
 import torch
 import transformers as hf
 
@@ -74,7 +75,12 @@ _KINDS = {
 }  # fmt: skip
 """Of each kind the first word of its classes, and what is special in its text part, its sight and beside both."""
 
-MULTIMODAL = tuple(kind for kind in _KINDS if kind != "paligemma")
+_FAILS = pytest.mark.skipif(
+    hf.__version__ == "5.24.0", reason="the whole model fails on text in transformers 5.24.0: no `image_outputs`"
+)
+MULTIMODAL = tuple(
+    pytest.param(kind, marks=_FAILS if kind == "llama4" else ()) for kind in _KINDS if kind != "paligemma"
+)
 """Those whose text can be read."""
 
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import torch
 
-from interp.editing.edited_rows import cache_given
 from interp.edits import PatternsOf
 from interp.errors import UsageError
 from interp.hooks.attention import Listener, Ours, in_own_thread, listening
+from interp.hooks.caches import cache_given
 from interp.hooks.pattern import AttentionCall
 from interp.hooks.window import window_here
 from interp.model import Model

@@ -23,6 +23,7 @@ from interp.edit import Edit
 from interp.editing.steps import EditedRows
 from interp.edits import ReplaceCoordinates
 from interp.errors import PromptError, UsageError
+from interp.hooks.caches import cache_given
 from interp.prompt import PromptSet
 from interp.reading.batches import Batch, RowIndex, row_index
 
@@ -171,17 +172,6 @@ def positions_of_call(
 def _arguments(module: torch.nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
     given = signature(module.forward).bind_partial(*args, **kwargs).arguments
     return given | given.pop("kwargs", {})
-
-
-def cache_name(module: torch.nn.Module) -> str:
-    """What the module calls a cache of earlier tokens: `cache` in newer transformers, `past_key_values` before."""
-    return "cache" if "cache" in signature(module.forward).parameters else "past_key_values"
-
-
-def cache_given(given: Mapping[str, Any]) -> Any:
-    """The cache of earlier tokens among what a module was given, by its newer name, its older one or Mamba's."""
-    caches = (given.get(name) for name in ("cache", "past_key_values", "cache_params"))
-    return next((cache for cache in caches if cache is not None), None)
 
 
 def _held(cache: Any, known: torch.Tensor | None) -> int:

@@ -3,6 +3,7 @@
 __all__ = [
     "attention",
     "block_hooks",
+    "caches",
     "layer_gradients",
     "pattern",
     "pattern_sites",

@@ -13,17 +13,20 @@ from typing import Any
 import torch
 from transformers.models.falcon.modeling_falcon import apply_rotary_pos_emb
 
+from interp.hooks.caches import after_earlier
 from interp.model import Model
 from interp.system.attributes import held
 
 Attend = Callable[..., tuple[torch.Tensor, None]]
 """The attention function of transformers' interface; `bias` `[batch or 1, head, key_pos]` is added to the scores, and
-head outputs are multiplied by a `gate` `[batch, pos, head, d_head]`."""
+head outputs are multiplied by a `gate` `[batch, pos, head, d_head]`. What else a module was `given` is handed on, so
+that what changes the mathematics is refused there."""
 
 
 def has_own_attention(model: Model) -> bool:
-    """Whether the attention of this model asks no interface."""
-    return model.family.name in _OWN
+    """Whether the attention of this model asks no interface; that of GPT-J does in newer transformers."""
+    name, _ = _OWN.get(model.family.name, ("", None))
+    return any(hasattr(module, name) for module in model.family.attention_modules(model.module))
 
 
 @contextmanager
@@ -62,49 +65,46 @@ def _gpt_neo(
 
 def _bloom(
     attend: Attend, module: Any, hidden_states: torch.Tensor, residual: torch.Tensor, alibi: torch.Tensor,
-    attention_mask: torch.Tensor | None, layer_past: Any = None, **others: Any,
+    attention_mask: torch.Tensor | None, **given: Any,
 ) -> tuple[torch.Tensor, None]:  # fmt: skip
     query, key, value = module._reshape(module.query_key_value(hidden_states))
-    if layer_past is not None:
-        key, value = layer_past.update(key, value, module.layer_idx)
+    key, value = after_earlier(module, key, value, given)
     bias = alibi.view(len(query), module.num_heads, -1)
-    z, _ = attend(module, query, key, value, _seen(attention_mask), scaling=module.inv_norm_factor, bias=bias)
+    z, _ = attend(module, query, key, value, _seen(attention_mask), scaling=module.inv_norm_factor, bias=bias, **given)
     return module.dense(z.flatten(2)) + residual, None
 
 
 def _mpt(
     attend: Attend, module: Any, hidden_states: torch.Tensor, position_bias: torch.Tensor,
-    past_key_values: Any = None, attention_mask: torch.Tensor | None = None, **others: Any,
+    attention_mask: torch.Tensor | None = None, **given: Any,
 ) -> tuple[torch.Tensor, None]:  # fmt: skip
     mixed = module.Wqkv(hidden_states)
     if module.clip_qkv:
         mixed = mixed.clamp(-module.clip_qkv, module.clip_qkv)
     query, key, value = (x.unflatten(2, (module.n_heads, -1)).transpose(1, 2) for x in mixed.chunk(3, dim=2))
-    if past_key_values is not None:
-        key, value = past_key_values.update(key, value, module.layer_idx)
+    key, value = after_earlier(module, key, value, given)
     bias = position_bias[None, :, 0, -key.shape[2] :]
     seen = None if attention_mask is None else ~attention_mask
-    z, _ = attend(module, query, key, value, seen, scaling=module.softmax_scale, bias=bias)
+    z, _ = attend(module, query, key, value, seen, scaling=module.softmax_scale, bias=bias, **given)
     return module.out_proj(z.flatten(2)), None
 
 
 def _falcon(
     attend: Attend, module: Any, hidden_states: torch.Tensor, alibi: None, attention_mask: torch.Tensor | None,
-    layer_past: Any = None, position_embeddings: Any = None, **others: Any,
+    position_embeddings: Any = None, **given: Any,
 ) -> tuple[torch.Tensor, None]:  # fmt: skip
     """Newer models hand on every key and value once for each query head; the hook gets each once."""
     query, key, value = (x.transpose(1, 2) for x in module._split_heads(module.query_key_value(hidden_states)))
     query, key = apply_rotary_pos_emb(query, key, *position_embeddings)
-    if layer_past is not None:
-        key, value = layer_past.update(key, value, module.layer_idx)
+    key, value = after_earlier(module, key, value, given)
     step = key.shape[1] // module.num_kv_heads
-    z, _ = attend(module, query, key[:, ::step], value[:, ::step], _seen(attention_mask))
+    z, _ = attend(module, query, key[:, ::step], value[:, ::step], _seen(attention_mask), **given)
     return module.dense(z.flatten(2)), None
 
 
 def _gated(
     attend: Attend, module: Any, hidden_states: torch.Tensor, position_embeddings: tuple[torch.Tensor, torch.Tensor],
-    attention_mask: torch.Tensor | None, past_key_values: Any = None, **others: Any,
+    attention_mask: torch.Tensor | None, **given: Any,
 ) -> tuple[torch.Tensor, None]:  # fmt: skip
     """Queries come with a gate for each number of their head's output."""
     by_head = (*hidden_states.shape[:2], -1, module.head_dim)
@@ -113,10 +113,9 @@ def _gated(
     value = module.v_proj(hidden_states).view(by_head).transpose(1, 2)
     rotate = sys.modules[type(module).__module__].apply_rotary_pos_emb
     query, key = rotate(query.transpose(1, 2), key.transpose(1, 2), *position_embeddings)
-    if past_key_values is not None:
-        key, value = past_key_values.update(key, value, module.layer_idx)
+    key, value = after_earlier(module, key, value, given)
     seen = _seen(attention_mask)
-    z, _ = attend(module, query, key, value, seen, scaling=module.scaling, gate=torch.sigmoid(gate))
+    z, _ = attend(module, query, key, value, seen, scaling=module.scaling, gate=torch.sigmoid(gate), **given)
     return module.o_proj(z.flatten(2)), None
 
 

@@ -9,12 +9,13 @@ import numpy as np
 import torch
 from jaxtyping import Float, Int
 
-from interp.editing.edited_rows import cache_name, edited_rows
+from interp.editing.edited_rows import edited_rows
 from interp.editing.editor import applied, refuse_applied, refuse_unknown_prompts
 from interp.edits import Edits, PatternsOf
 from interp.errors import UsageError
 from interp.formatting import html_table, text_table
 from interp.hooks.attention import claimed
+from interp.hooks.caches import cache_name
 from interp.hooks.ropes import rope_scales, rotating_afresh
 from interp.model import Model
 from interp.prompt import Prompts, PromptSet

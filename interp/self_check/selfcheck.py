@@ -12,6 +12,7 @@ from functools import partial
 from typing import Literal
 
 import torch
+import transformers
 
 from interp.errors import ModelError
 from interp.hooks.attention import claimed
@@ -58,7 +59,7 @@ def run_checks(model: Model) -> Iterator[Check]:
         seen = Observations(model)
         precisions = {weight.dtype: name for name, weight in model.module.named_parameters()}
         mixed = ", ".join(f"{name} in {dtype}" for dtype, name in precisions.items()) if len(precisions) > 1 else ""
-        fix = "Cast it to one precision: `model.to(torch.float32)`." if mixed else "Check its configuration."
+        fix = "Cast it to one precision: `model.to(torch.float32)`." if mixed else _FIX_RUN
         with _refusing(model, f"it cannot read a few tokens{mixed and f' ({mixed})'}", fix):
             _ = seen.plain  # before anything of ours has touched it
             _ = model.module.get_input_embeddings().weight
@@ -138,6 +139,11 @@ _FIX = (
     "`interp.load(..., check=False)`."
 )
 """What to do about a check that failed, unless another remedy is known."""
+
+_FIX_RUN = (
+    "Check its configuration, and whether another version of transformers runs it (this is "
+    f"{transformers.__version__})."
+)
 
 _GROUND = frozenset({"captured", "blocks"})
 """Checks that the others rest on: where a layer is not captured once, there is nothing to compare."""

@@ -13,8 +13,9 @@ from torch.nn.utils.rnn import pad_sequence
 from transformers import DynamicCache, MambaConfig, MambaForCausalLM, StaticCache
 
 import interp
-from interp.editing.edited_rows import cache_name, positions_of_call
+from interp.editing.edited_rows import positions_of_call
 from interp.errors import PromptError, UsageError
+from interp.hooks.caches import cache_name
 from interp.need import Need
 from tests.interp.test_families import CONFIGS, FEW, tiny
 from tests.quick import quick
@@ -144,12 +145,12 @@ def test_padded_texts_beside_each_other_are_edited_at_their_own_positions(cache)
 def test_a_token_that_was_cached_before_the_edit_is_refused_and_later_ones_are_edited():
     model, ids = tiny_model("llama"), ids_of()
     for site, at in (("v", (2, 5)), ("resid", (2, 5)), ("v", (4, 7))):
-        cache = DynamicCache(config=model.module.config)
-        model.module(ids[:, :4], past_key_values=cache)
+        cache = {cache_name(model.module): DynamicCache(config=model.module.config)}
+        model.module(ids[:, :4], **cache)
         told = pytest.raises(UsageError, match="before this edit") if 2 in at else nullcontext()
         with interp.applied(model, edit_of(model, site, at)), told:
-            model.module(ids[:, 4:7], past_key_values=cache)
-            found = model.module(ids[:, 7:], past_key_values=cache).logits[:, -1]
+            model.module(ids[:, 4:7], **cache)
+            found = model.module(ids[:, 7:], **cache).logits[:, -1]
     torch.testing.assert_close(found, whole(model, ids, site, at), rtol=1e-4, atol=1e-4)
 
 

@@ -73,7 +73,7 @@ def test_padding_is_seen_as_the_module_sees_it(module, side):
 
 def test_text_is_generated_from_a_cache_as_the_module_generates_it_and_an_edit_changes_it(module):
     model, ids = interp.load(module, check=False), torch.from_numpy(IDS)[None]
-    settings = {"max_new_tokens": 8, "do_sample": False, "pad_token_id": 0, "eos_token_id": None}
+    settings = {"max_new_tokens": 8, "do_sample": False, "pad_token_id": 0, "eos_token_id": None, "use_cache": True}
     plain = module.generate(ids, **settings)
     with listening(model, Listener()):
         assert torch.equal(module.generate(ids, **settings), plain)

@@ -92,6 +92,17 @@ def test_attention_is_read_where_it_is_and_the_stream_everywhere(model):
     assert_read_as_computed(model, IDS)
 
 
+def test_an_edit_reaches_text_that_is_generated_from_a_cache_as_whole_passes(model):
+    ids, settings = torch.from_numpy(IDS)[None], {"max_new_tokens": 4, "do_sample": False, "eos_token_id": None}
+    settings |= {"output_logits": True, "return_dict_in_generate": True}
+    plain = model.module.generate(ids, use_cache=True, **settings).logits
+    with interp.applied(model, interp.AblateHeads(layer=model.info.layers_with_attention[-1], heads=1)):
+        cached, whole = (model.module.generate(ids, use_cache=each, **settings).logits for each in (True, False))
+    for step, (found, expected) in enumerate(zip(cached, whole, strict=True)):
+        torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-4, msg=lambda m, step=step: f"step {step}: {m}")
+    assert not torch.allclose(cached[0], plain[0], atol=1e-3), "the edit acts"
+
+
 def test_a_layer_is_named_by_its_own_number(model):
     layer = model.info.layers_with_attention[-1]
     one = interp.collect(model, PROMPTS, ATTENTION, layers=[layer])
