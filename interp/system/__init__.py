@@ -1,4 +1,4 @@
-"""The machine under a run: processes, signals, threads, memory, whole files, progress, the environment."""
+"""The machine under a run: processes, signals, threads, whole files, progress, the environment."""
 
 __all__ = [
     "array_files",
@@ -11,7 +11,6 @@ __all__ = [
     "float64",
     "foreign_files",
     "habits",
-    "heap",
     "locks",
     "names",
     "offload",
