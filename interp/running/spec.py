@@ -83,14 +83,15 @@ class RunSpec(RunOptions):
     @classmethod
     def of(cls, record: RunRecord) -> "RunSpec":
         """The specification of a record; what was measured on rounded weights is repeated on them."""
-        for name, default in REMOVED_OPTIONS.items():
-            if (value := record.spec.get(name)) != default:
+        spec = cls.from_json({"allow_quantised": bool(record.quantised), **record.spec})
+        for name, value in record.spec.items():
+            if name not in (*RECORDED, "command") and value != REMOVED_OPTIONS.get(name, record):
                 raise UsageError(
                     asked=f"a run again that was made with --{name} {value}",
-                    found="interp no longer has this option",
-                    fix="Put the prompts that it shall read into a file.",
+                    found="this version of interp has no such option",
+                    fix="Repeat it with the version that made the record, or write the command out without the option.",
                 )
-        return cls.from_json({"allow_quantised": bool(record.quantised), **record.spec})
+        return spec
 
     def on(self, asked: RunOptions, given: Mapping[str, str]) -> RunOptions:
         """The same run where and how `asked` says: on its device, into its folder, trusting what it trusts.
