@@ -1,7 +1,7 @@
 """Who may import whom, and what importing costs; each guard is shown to be able to fail.
 
-A room is a folder of a package. Files in it are private to it unless its `__all__` names them; a room of `interp` without
-one is open. Imports between rooms go one way. A file that lies flat in a package is a room of its own.
+A room is a folder of a package. Files in it are private to it unless its `__all__` names them; a room of `interp` that
+has none is open. Imports between rooms go one way. A file that lies flat in a package is a room of its own.
 """
 
 import ast
