@@ -47,7 +47,6 @@ WRITES = {
     "interp/loading/checked_before.py:_keep": IN_DRAFT,
     "interp/loading/tokenizer.py:_tokenizer_in": SCRATCH,
     "interp/records/record.py:_write_findings": IN_DRAFT,
-    "interp/records/record.py:_write_table": IN_DRAFT,
     "interp/records/record.py:save": IN_DRAFT,
     "interp/records/token_strip.py:write_strips": IN_DRAFT,
     "interp/records/tunnel_card.py:write_card": NEW,
