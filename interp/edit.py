@@ -223,7 +223,7 @@ def read_field(kind: type[Edit], field: Field[Any], value: Any, asked: str) -> A
             return NUMBERS[field.name](value)
         return _reader(kind, field.name).validate_python(value, strict=True)
     except (TypeError, ValueError, OverflowError) as error:
-        takes = _TAKES.get(NUMBERS.get(field.name), "what interp.edits says of it")
+        takes = _TAKES[NUMBERS[field.name]] if field.name in NUMBERS else "what interp.edits says of it"
         found = f"{value!r:.60} does not fit: {in_words(error)}"
         raise UsageError(asked=asked, found=found, fix=f"This field takes {takes}.") from error
 
