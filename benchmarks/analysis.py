@@ -6,7 +6,6 @@ import time
 from interp.options import RunOptions
 from interp.prompting.pools import draw
 from interp.running.choose_probes import choose_probes
-from interp.system.heap import bound_heap
 from interp.system.threads import one_thread
 from interp.testing import Shape, synthetic_capture
 
@@ -15,11 +14,10 @@ PYTHIA = Shape(n_prompts=1000, n_layers=24, n_heads=16, n_kv_heads=16, d_head=64
 
 
 def probe_seconds(shape: Shape = PYTHIA) -> dict[str, tuple[float, float]]:
-    """Seconds on the wall and of CPU time of every probe's `analyse`, prompts, threads and heap being those of a run.
+    """Seconds on the wall and of CPU time of every probe's `analyse`, prompts and threads being those of a run.
 
     Each capture is made before the clock starts.
     """
-    bound_heap()
     found = {}
     for chosen in choose_probes(["all"], {}):
         probe = chosen.probe

@@ -27,7 +27,6 @@ from interp.prompt import Prompt, PromptSet
 from interp.prompting.pools import draw
 from interp.reading.forward import capture
 from interp.running.choose_probes import choose_probes
-from interp.system.heap import bound_heap
 from interp.system.threads import one_thread
 from interp.testing import Shape, synthetic_capture
 
@@ -122,7 +121,6 @@ def least_seconds(work: Callable[[], object]) -> float:
 
 def measure(sizes: Mapping[str, Sequence[int]] = SIZES) -> list[Growth]:
     """Every observational probe on every size."""
-    bound_heap()
     probes = [chosen.probe for chosen in choose_probes(["all"], {})]
     with one_thread(), torch.inference_mode(), tempfile.TemporaryDirectory() as scratch:
         found = [

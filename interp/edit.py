@@ -4,16 +4,19 @@ The kinds of edits are in `interp.edits`.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
-from typing import Any, ClassVar, Literal
+from dataclasses import Field, dataclass, field, fields
+from functools import cache
+from typing import Any, ClassVar, Literal, get_type_hints
 
 import numpy as np
 from jaxtyping import Float
+from pydantic import TypeAdapter
 
 from interp.capture import ModelInfo
 from interp.errors import UsageError
 from interp.formatting import brief
 from interp.system.calls import AnsweringType
+from interp.system.foreign_files import in_words
 from interp.system.plain_numbers import array, from_0, number, whole_number, whole_numbers
 
 Metric = Literal["raw", "z-scored"]
@@ -43,9 +46,8 @@ class Edit(metaclass=AnsweringType):
 
     def __post_init__(self) -> None:
         for each in fields(self):
-            value = getattr(self, each.name)
-            if each.name in NUMBERS and not (value is None and each.default is None):
-                object.__setattr__(self, each.name, read_numbers(f"{self.kind}: {each.name}", each.name, value))
+            value = read_field(type(self), each, getattr(self, each.name), f"{self.kind}: {each.name}")
+            object.__setattr__(self, each.name, value)
         if not self._listed and not self.is_whole:
             raise self._refused("no layer is named", "Name one layer or several.")
         if not abs(self.dose) <= MOST_DOSE:
@@ -212,13 +214,23 @@ _TAKES: Mapping[Callable[[Any], Any], str] = {
 }  # fmt: skip
 
 
-def read_numbers(what: str, field: str, value: Any) -> Any:
-    """What a field of `NUMBERS` is given, as Python's numbers or an array of numpy; `UsageError` for `what` else."""
+def read_field(kind: type[Edit], field: Field[Any], value: Any, asked: str) -> Any:
+    """What a field is given, numbers as Python's or in an array of numpy; `UsageError` for `asked` where it misfits."""
+    if value is None and field.default is None:
+        return None
     try:
-        return NUMBERS[field](value)
+        if field.name in NUMBERS:
+            return NUMBERS[field.name](value)
+        return _reader(kind, field.name).validate_python(value, strict=True)
     except (TypeError, ValueError, OverflowError) as error:
-        found, takes = f"{value!r:.60} does not fit: {error}", _TAKES[NUMBERS[field]]
-        raise UsageError(asked=what, found=found, fix=f"This field takes {takes}.") from error
+        takes = _TAKES[NUMBERS[field.name]] if field.name in NUMBERS else "what interp.edits says of it"
+        found = f"{value!r:.60} does not fit: {in_words(error)}"
+        raise UsageError(asked=asked, found=found, fix=f"This field takes {takes}.") from error
+
+
+@cache
+def _reader(kind: type[Edit], field: str) -> TypeAdapter:
+    return TypeAdapter(get_type_hints(kind)[field])
 
 
 def width_of(edit: Edit, site: str, head: int | None, info: ModelInfo) -> tuple[int, str]:

@@ -188,8 +188,6 @@ class AblateHeads(Edit):
         super().__post_init__()
         if not self.each_head or len(set(self.each_head)) < len(self.each_head):
             raise self._refused(f"the heads are {list(self.each_head)}", "Name one or several heads, each once.")
-        if self.by not in ("zero", "mean", "resample"):
-            raise self._refused(f"by = {self.by!r}", "Heads are ablated by zero, mean or resample.")
         if self.mean is not None:
             refuse_array(self, "mean", self.mean, (2,))
             if self.by != "mean" or len(self.mean) != len(self.each_head):

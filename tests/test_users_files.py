@@ -38,7 +38,6 @@ IN_DRAFT = "in the draft of `writing`"
 IN_HIDDEN = "in a hidden folder, or the draft of `writing`"
 SCRATCH = "in a temporary folder"
 NEW = "in a folder that training has begun in, or that is new"
-PACKAGE = "in the package itself, by whoever develops it"
 WRITES = {
     "interp/capture.py:_write": IN_DRAFT,
     "interp/self_check/witnesses.py:_interp_engine": SCRATCH,
@@ -48,7 +47,6 @@ WRITES = {
     "interp/loading/checked_before.py:_keep": IN_DRAFT,
     "interp/loading/tokenizer.py:_tokenizer_in": SCRATCH,
     "interp/records/record.py:_write_findings": IN_DRAFT,
-    "interp/records/record.py:_write_table": IN_DRAFT,
     "interp/records/record.py:save": IN_DRAFT,
     "interp/records/token_strip.py:write_strips": IN_DRAFT,
     "interp/records/tunnel_card.py:write_card": NEW,
@@ -59,8 +57,6 @@ WRITES = {
     "reports/export.py:_claim": IN_DRAFT,
     "reports/export.py:_draw": IN_DRAFT,
     "reports/export.py:export": IN_DRAFT,
-    "reports/page/calibration.py:main": PACKAGE,
-    "reports/page/certified.py:main": PACKAGE,
     "reports/page/render.py:write_page": IN_DRAFT,
     "wind_tunnels/evaluation/checkpoint.py:_write_curve": NEW,
     "wind_tunnels/plans/sweep.py:_write": IN_DRAFT,

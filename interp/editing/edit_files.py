@@ -13,12 +13,11 @@ axis, a layer say.
 from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, fields
 from pathlib import Path
-from typing import Any, get_args, get_type_hints
+from typing import Any
 
 import numpy as np
-from pydantic import TypeAdapter, ValidationError
 
-from interp.edit import NUMBERS, Edit, read_numbers
+from interp.edit import Edit, read_field
 from interp.edits import KINDS, Edits, PatternsOf
 from interp.errors import UnknownName, UsageError
 from interp.system.foreign_files import read_json, readable
@@ -67,34 +66,21 @@ def edit_from_json(entry: Any, folder: Path = Path(), what: str = "an edit") -> 
         raise UnknownName("kind of edit", str(kind), KINDS)
     cls = KINDS[kind]
     known = {f.name: f for f in fields(cls)}
-    hints = get_type_hints(cls)
     values = {}
     for key, value in entry.items():
         if key == "kind":
             continue
         if key not in known:
             raise UnknownName(f"field of {kind}", key, known)
-        values[key] = _read(f"{what}: {key}", key, value, hints[key], folder)
+        asked = f"{what}: {key}"
+        given = _named_array(asked, value, folder) if isinstance(value, Mapping) else value
+        values[key] = read_field(cls, known[key], given, asked)
     missing = [f.name for f in known.values() if f.default is MISSING and f.name not in values]
     if cls is PatternsOf and isinstance(values.get("donor"), str) and (folder / values["donor"]).is_dir():
         values["donor"] = str(folder / values["donor"])
     if missing:
         raise UsageError(asked=what, found=f"{kind} lacks {', '.join(missing)}", fix="Name every field it needs.")
     return cls(**values)
-
-
-def _read(what: str, field: str, value: Any, hint: Any, folder: Path) -> Any:
-    """A field's value from JSON: numbers from lists or from where an array is named, anything else as it stands."""
-    if isinstance(value, Mapping):
-        value = _named_array(what, value, folder)
-    if field in NUMBERS:
-        is_left_out = value is None and type(None) in get_args(hint)
-        return None if is_left_out else read_numbers(what, field, value)
-    try:
-        return TypeAdapter(hint).validate_python(value, strict=True)
-    except ValidationError as error:
-        found = f"{value!r} does not fit: {error.errors()[0]['msg'].lower()}"
-        raise UsageError(asked=what, found=found, fix="See interp.edits for what this field takes.") from error
 
 
 def _named_array(what: str, reference: Mapping[str, Any], folder: Path) -> np.ndarray:

@@ -5,7 +5,6 @@ is wanted, scores exist for one block of queries at a time, so memory grows with
 Scores, exponentials and sums are float32 whatever the model computes in.
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -114,18 +113,12 @@ def queries(call: AttentionCall, positions: torch.Tensor) -> torch.Tensor:
     return call.q.gather(2, positions[:, None, :, None].expand(-1, call.q.shape[1], -1, call.q.shape[3]))
 
 
-def scaled_dots(
-    call: AttentionCall, positions: torch.Tensor, n_keys: int, room: torch.Tensor | None = None
-) -> torch.Tensor:
-    """`dot_factor` q·k with the first `n_keys` keys, float32, `[batch, kv_head, group, row, key_pos]`.
-
-    Put into `room`, flat memory that is large enough, where there is some.
-    """
+def scaled_dots(call: AttentionCall, positions: torch.Tensor, n_keys: int) -> torch.Tensor:
+    """`dot_factor` q·k with the first `n_keys` keys, float32, `[batch, kv_head, group, row, key_pos]`."""
     k = call.k[:, :, :n_keys].float()
     q = queries(call, positions).float() * dot_factor(call)  # [batch, head, row, d_head]
     grouped = q.unflatten(1, (k.shape[1], -1)).flatten(2, 3)  # [batch, kv_head, group * row, d_head]
-    out = None if room is None else _within(room, (*grouped.shape[:-1], n_keys))
-    return torch.matmul(grouped, k.transpose(-1, -2), out=out).unflatten(2, (-1, positions.shape[1]))
+    return torch.matmul(grouped, k.transpose(-1, -2)).unflatten(2, (-1, positions.shape[1]))
 
 
 def dot_factor(call: AttentionCall) -> float:
@@ -133,19 +126,13 @@ def dot_factor(call: AttentionCall) -> float:
     return call.scaling * BITS_PER_NAT if call.softcap is None else call.scaling / call.softcap
 
 
-def _within(room: torch.Tensor, shape: tuple[int, ...]) -> torch.Tensor:
-    return room[: math.prod(shape)].view(shape)
-
-
-def scores(
-    call: AttentionCall, positions: torch.Tensor, visible: torch.Tensor, room: torch.Tensor | None = None
-) -> torch.Tensor:
+def scores(call: AttentionCall, positions: torch.Tensor, visible: torch.Tensor) -> torch.Tensor:
     """Pre-softmax scores in bits (log2 e times the usual), `[batch, kv_head, group, row, key_pos]`, float32.
 
     Rows are those at `positions` `[batch or 1, row]`, where one row of positions serves all items of the batch; keys
     that are not in `visible` lie far below any score.
     """
-    return as_scores(call, scaled_dots(call, positions, visible.shape[-1], room), visible)
+    return as_scores(call, scaled_dots(call, positions, visible.shape[-1]), visible)
 
 
 def as_scores(call: AttentionCall, scaled: torch.Tensor, visible: torch.Tensor) -> torch.Tensor:
@@ -213,9 +200,7 @@ def reduce_rows(call: AttentionCall, positions: torch.Tensor, block: int | None 
     sums = call.k.new_empty(6, batch, n_kv, n_heads // n_kv, n_rows)  # those of `_add_up`
     n_visible = positions.new_empty(2, batch, n_rows)  # of all keys, and of all but the first
     counting = torch.arange(1, n_keys + 1, device=positions.device)
-    budget, one_item = _AT_ONCE[call.k.device.type == "cpu"], n_heads * min(block, n_rows) * n_keys
-    # Fresh memory costs more than the arithmetic: its pages are first touched, and zeroed, by whoever writes to them.
-    rooms = call.k.new_empty(2, min(max(budget, one_item), batch * one_item))
+    budget = _AT_ONCE[call.k.device.type == "cpu"]
     for start in range(0, n_rows, block):
         rows = slice(start, start + block)
         part = positions[:, rows]
@@ -228,8 +213,8 @@ def reduce_rows(call: AttentionCall, positions: torch.Tensor, block: int | None 
         at_once = max(1, budget // (n_heads * visible[0].numel()))
         for first in range(0, batch, at_once):
             items = slice(first, first + at_once)
-            s = scores(call.of(items), _of(part, items), _of(visible, items), rooms[0])  # [item, kv, group, row, key]
-            _add_up(s, own[items], sums[:, items, ..., rows], rooms[1])
+            s = scores(call.of(items), _of(part, items), _of(visible, items))  # [item, kv, group, row, key]
+            _add_up(s, own[items], sums[:, items, ..., rows])
     own = (positions + n_keys - call.q.shape[2])[:, None]  # [batch or 1, 1, row]
     return _reduced(sums.flatten(2, 3), own, n_visible, call.sink)
 
@@ -239,7 +224,7 @@ def _of(x: torch.Tensor, items: slice) -> torch.Tensor:
     return x if len(x) == 1 else x[items]
 
 
-def _add_up(s: torch.Tensor, own: torch.Tensor, out: torch.Tensor, room: torch.Tensor) -> None:
+def _add_up(s: torch.Tensor, own: torch.Tensor, out: torch.Tensor) -> None:
     """Put six sums over the keys of scores `[batch, kv_head, group, row, key_pos]` into `out`, using up the others.
 
     The first key stands apart by its score, in bits above the largest of the rest: what is left beside a sink of 0.9999
@@ -252,7 +237,7 @@ def _add_up(s: torch.Tensor, own: torch.Tensor, out: torch.Tensor, room: torch.T
     largest = s.amax(dim=-1)
     largest = torch.where(largest > FAR_BELOW / 2, largest, first)  # no other key is visible: `rest` becomes 0
     s -= largest[..., None]
-    e = torch.exp2(s, out=_within(room, tuple(s.shape)))
+    e = s.exp2()
     out[0] = first - largest
     out[1] = e.sum(dim=-1)
     out[3] = _at_key(e, own)

@@ -13,7 +13,14 @@ from pydantic import Field, field_validator
 
 from interp.ledger.claims import ClaimWords, Place, Scale
 from interp.ledger.rules import OUTCOMES, Outcome
-from interp.records.versioned_json import KeptEnvironment, KeptScalar, Strict, as_text, read_versioned
+from interp.records.versioned_json import (
+    REMOVED_COLUMNS,
+    KeptEnvironment,
+    KeptScalar,
+    Strict,
+    as_text,
+    read_versioned,
+)
 from interp.registry import load_entry
 from interp.system.digest import digest_of
 from interp.system.locks import one_at_a_time
@@ -40,8 +47,8 @@ class MeasuredNumber(Place):
     @field_validator("where")
     @classmethod
     def _without_removed_columns(cls, where: dict[str, str | int | float]) -> dict[str, str | int | float]:
-        """The table `movement` of earlier versions said `what` moved; it holds values alone today."""
-        return {column: value for column, value in where.items() if (column, value) != ("what", "values")}
+        """As the table `movement` of earlier versions said `what` moved."""
+        return {column: value for column, value in where.items() if REMOVED_COLUMNS.get(column) != value}
 
 
 class JudgedPart(Strict):

@@ -28,7 +28,6 @@ from interp.reading.packs import Ids, Pack, each_alone, longest_tree, packed
 from interp.reading.readable import refuse_unreadable
 from interp.reading.weights import stacked_weights
 from interp.records.unfinished import NOT_KEPT, Unfinished
-from interp.system.heap import bound_heap, reused_heap
 from interp.system.processes import Ranks, here
 from interp.system.progress import Report, unheard
 from interp.system.rounding import BOUND, error_of_logits
@@ -258,7 +257,6 @@ class _Hearing(Listener):
     def after(self, call: AttentionCall, z: torch.Tensor) -> torch.Tensor:
         for collector in self.collectors:
             collector.attend(call, z)
-        bound_heap()
         return z
 
 
@@ -278,7 +276,6 @@ def collecting(model: Model, collectors: Sequence[Collector], depth: int) -> Ite
 
     sites = {site for collector in collectors for site in collector.block_sites}
     with (
-        reused_heap(),
         listening(model, _Hearing(collectors)),
         block_hooks(model, sites, on_site),
         at_head(model, scored_rows),

@@ -15,7 +15,7 @@ from interp.errors import RecordError
 from interp.need import Need
 from interp.prompt import Prompt, PromptSet
 from interp.records.parquet_files import read_columns, read_rows
-from interp.records.versioned_json import read_versioned
+from interp.records.versioned_json import REMOVED_REDUCTIONS, read_versioned
 from interp.reductions import REDUCTIONS, PromptMean, Rows
 from interp.registry import load_entry
 from interp.system.array_files import digest_of_file, read_array
@@ -25,9 +25,6 @@ from interp.system.plain_numbers import path as plain_path
 from interp.table import Table
 
 _FIX = "The folder was damaged or edited; capture again."
-
-_GONE = ("Mean", "Moments")
-"""Reductions of earlier versions."""
 
 
 @dataclass(frozen=True)
@@ -137,7 +134,7 @@ def _read(folder: Path, content: CaptureFile) -> Capture:
     exact = {name: read_array(folder / f"{name}.safetensors") for name in content.exact}
     arrays: dict[Need, Mapping[str, np.ndarray]] = {}
     for kept in content.needs:
-        if kept.fold in _GONE:
+        if kept.fold in REMOVED_REDUCTIONS:
             warnings.warn(f"{kept.fold} of {kept.site} is left out: interp no longer has it", stacklevel=3)
             continue
         fold = TypeAdapter(REDUCTIONS[kept.fold]).validate_python(kept.fold_fields)

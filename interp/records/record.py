@@ -211,7 +211,7 @@ class RunRecord(Answering, Mapping[str, Findings]):
         files = file_names(findings.tables)
         for name, table in findings.tables.items():
             path = f"tables/{probe}.{files[name]}.parquet"
-            _write_table(table, draft / path)
+            table.to_frame().to_parquet(draft / path, index=False)  # with the units as the `attrs` of the frame
             tables[name] = TableFile(path=path, units=dict(table.units), caption=table.caption)
         if findings.arrays:
             from safetensors.numpy import save
@@ -228,16 +228,6 @@ class RunRecord(Answering, Mapping[str, Findings]):
 
 _ALIKE = tuple(name for name in RunFile.model_fields if name not in ("format", "findings"))
 """What `run.json` has as the record has it."""
-
-
-def _write_table(table: Table, path: Path) -> None:
-    """As a parquet file with the units beside it, where pandas looks for a frame's `attrs`; NaN becomes null."""
-    import pyarrow
-    from pyarrow import parquet
-
-    columns = {name: pyarrow.array(column, from_pandas=True) for name, column in table.columns.items()}
-    attrs = json.dumps({"units": dict(table.units)})
-    parquet.write_table(pyarrow.table(columns).replace_schema_metadata({"PANDAS_ATTRS": attrs}), path)
 
 
 def written(record: RunRecord, out: Path, name: str) -> RunRecord:

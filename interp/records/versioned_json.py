@@ -16,6 +16,12 @@ from interp.system.foreign_files import in_words, read_json, readable
 
 Content = TypeVar("Content")
 
+REMOVED_OPTIONS: Mapping[str, Any] = {"splits": None}
+REMOVED_REDUCTIONS = ("Mean", "Moments")
+REMOVED_COLUMNS: Mapping[str, str] = {"what": "values"}
+"""What earlier versions wrote and this one does not have: options of a run at their defaults, which are hashed as then,
+reductions of captures, and columns of tables with the one value that is still measured."""
+
 
 def _nan_for_null(raw: Any) -> Any:
     """A scalar as a file has it, with the NaN that JSON cannot hold in the place of null."""

@@ -31,7 +31,6 @@ from interp.running.checkpoints import checkpoints_of
 from interp.running.choose_probes import choose_probes, readable_probes
 from interp.running.meta_model import MetaModel, meta_model
 from interp.running.passes import Passes, TokenisedSet, passes_of
-from interp.system.heap import reused_heap
 from interp.system.plain_numbers import DTYPES
 from interp.system.threads import one_thread, threads_worth
 
@@ -167,7 +166,7 @@ def seconds_per_operation(meta: MetaModel) -> float:
     x = torch.randn(TOKENS_PER_BATCH // length, length, width, dtype=dtype, device=device)
     mask = torch.nn.Transformer.generate_square_subsequent_mask(length, device=device, dtype=dtype)
     n_operations = TOKENS_PER_BATCH * (2 * (4 * width**2 + 2 * width * wider) + 4 * width * length)
-    with torch.inference_mode(), one_thread(), reused_heap():  # as in a pass
+    with torch.inference_mode(), one_thread():
         return _seconds(lambda: block(x, src_mask=mask, is_causal=True), device) / n_operations
 
 

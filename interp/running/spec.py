@@ -3,6 +3,7 @@
 import json
 import pprint
 import shlex
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, fields, replace
 from typing import Any
@@ -13,6 +14,7 @@ from interp.loading.aliases import MEMORY
 from interp.options import BESIDE, HASHED, OPTIONS, RunOptions
 from interp.probe import ADDED, Probe
 from interp.records.record import RunRecord
+from interp.records.versioned_json import REMOVED_OPTIONS
 from interp.registry import load_entry, load_named
 from interp.settings import read_fields
 from interp.study import Study
@@ -26,9 +28,6 @@ _ALWAYS = (
     "text_column", "chat", "bos", "attention_window", "null", "n_untrained", "edits", "checkpoints",
 )  # fmt: skip
 """Options that are hashed at their defaults, too, as in the first records, whose hash later options leave alone."""
-
-_REMOVED: dict[str, Any] = {"splits": None}
-"""Options of earlier versions at their defaults, which are hashed like those of `_ALWAYS`."""
 
 EDITS_FILE = "edits.json"
 """Where a record keeps the edits of its run, beside `run.json`."""
@@ -56,11 +55,11 @@ class RunSpec(RunOptions):
     def hash(self) -> str:
         """The first 16 hexadecimal digits of the SHA-256 of what changes the numbers."""
         hashed = {name: value for name, value in self.to_json().items() if name not in BESIDE}
-        return digest_of(hashed | _REMOVED)
+        return digest_of({**hashed, **REMOVED_OPTIONS})
 
     def to_json(self) -> dict[str, Any]:
         """What a record keeps; the settings stand under their probes."""
-        probes = {name: _but_defaults(name, values, of_added=True) for name, values in self.settings.items()}
+        probes = {name: _unusual(values, _usual(name, is_later=True)) for name, values in self.settings.items()}
         recorded = {name: getattr(self, name) for name in RECORDED if name != "settings"} | {"probes": probes}
         kept = {n: value for n, value in recorded.items() if n in _ALWAYS or value != getattr(RunOptions, n)}
         return json.loads(json.dumps(kept | {"command": self.command}))
@@ -84,20 +83,21 @@ class RunSpec(RunOptions):
     @classmethod
     def of(cls, record: RunRecord) -> "RunSpec":
         """The specification of a record; what was measured on rounded weights is repeated on them."""
-        for name, default in _REMOVED.items():
-            if (value := record.spec.get(name)) != default:
+        spec = cls.from_json({"allow_quantised": bool(record.quantised), **record.spec})
+        for name, value in record.spec.items():
+            if name not in (*RECORDED, "command") and value != REMOVED_OPTIONS.get(name, record):
                 raise UsageError(
                     asked=f"a run again that was made with --{name} {value}",
-                    found="interp no longer has this option",
-                    fix="Put the prompts that it shall read into a file.",
+                    found="this version of interp has no such option",
+                    fix="Repeat it with the version that made the record, or write the command out without the option.",
                 )
-        return cls.from_json({"allow_quantised": bool(record.quantised), **record.spec})
+        return spec
 
     def on(self, asked: RunOptions, given: Mapping[str, str]) -> RunOptions:
         """The same run where and how `asked` says: on its device, into its folder, trusting what it trusts.
 
-        Settings that a probe of today has no longer are left out.
-        `given` are the options that were asked for, by flag. Raises `UsageError` where one would change the numbers.
+        A setting that a probe of today has no longer is left out, with a warning that names it. `given` are the options
+        that were asked for, by flag. Raises `UsageError` where one would change the numbers.
         """
         said = {name: getattr(asked, name) for name in given}
         changes = [flag for name, flag in given.items() if name in HASHED]
@@ -108,6 +108,10 @@ class RunSpec(RunOptions):
                 fix="Leave it out, or edit the command in the record.",
             )
         said["settings"] = {name: _of_today(name, values) for name, values in self.settings.items()}
+        for probe, values in self.settings.items():
+            for gone in values.keys() - said["settings"][probe].keys():
+                words = f"the record sets {probe}.{gone}={values[gone]!r}, and {probe} has no field {gone} any more"
+                warnings.warn(f"{words}: the run is made without it, and may give other numbers", stacklevel=2)
         return RunOptions(**vars(self) | said | {n: getattr(asked, n) for n in OPTIONS if n not in RECORDED})
 
     @property
@@ -116,7 +120,7 @@ class RunSpec(RunOptions):
 
         The edits are those in the file beside the record.
         """
-        settings = {name: _but_defaults(name, _of_today(name, values)) for name, values in self.settings.items()}
+        settings = {name: _unusual(_of_today(name, values), _usual(name)) for name, values in self.settings.items()}
         recorded = {name: getattr(self, name) for name in RECORDED} | {
             "probes": list(self.probes),
             "settings": {name: changed for name, changed in settings.items() if changed} or None,
@@ -165,25 +169,23 @@ def make_study(name: str, settings: Mapping[str, Any]) -> Study:
     return cls(**read_fields(cls, name, settings))
 
 
-def _of_today(probe: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """The parameters that the probe still has; all of them where it is not installed."""
-    try:
-        known = {f.name for f in fields(load_entry("probe", probe))}
-    except (InterpError, ImportError):
-        return dict(parameters)
-    return {name: value for name, value in parameters.items() if name in known}
-
-
-def _but_defaults(probe: str, parameters: Mapping[str, Any], *, of_added: bool = False) -> dict[str, Any]:
-    """The parameters that differ from the probe's defaults; all of them where it is not installed.
-
-    `of_added` leaves out only fields that an earlier release lacked.
-    """
-    given = json.loads(json.dumps(parameters))
+def _usual(probe: str, *, is_later: bool = False) -> dict[str, Any] | None:
+    """The defaults of a probe, or those of fields that came later than it; None where it is not installed."""
     try:
         kind = load_entry("probe", probe)
-        defaults = json.loads(json.dumps(kind().parameters()))
     except (InterpError, ImportError):
-        return given
-    optional = {f.name for f in fields(kind) if not of_added or f.metadata == ADDED}
-    return {key: value for key, value in given.items() if key not in optional or value != defaults[key]}
+        return None
+    usual = json.loads(json.dumps(kind().parameters()))
+    return {f.name: usual[f.name] for f in fields(kind) if not is_later or f.metadata == ADDED}
+
+
+def _of_today(probe: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """The parameters that the probe still has; all of them where it is not installed."""
+    usual = _usual(probe)
+    return {name: value for name, value in parameters.items() if usual is None or name in usual}
+
+
+def _unusual(parameters: Mapping[str, Any], usual: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The parameters that differ from these defaults, or have none there."""
+    given = json.loads(json.dumps(parameters))
+    return {name: value for name, value in given.items() if not usual or name not in usual or value != usual[name]}

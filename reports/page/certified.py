@@ -1,22 +1,18 @@
 """What the shipped certificate of a probe says, in the line that the page of a run has for it.
 
-`certificates.json` is made from the records under `examples/certificates`:
-
-    python -m interp.reports.page.certified examples/certificates/*
-
-A run of other code, or with other parameters, is told so: the certificate is then of another probe than the one that
-was run, if only a little.
+`certificates.json` is made from the records under `examples/certificates` (`examples/README.md` says how). A run of
+other code, or with other parameters, is told so: the certificate is then of another probe than the one that was run, if
+only a little.
 """
 
 import json
 import math
-import sys
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from interp.records.record import RunRecord, open_run
+from interp.records.record import RunRecord
 from interp.records.versioned_json import plain_json
 
 PATH = Path(__file__).parent.parent / "certificates.json"
@@ -24,23 +20,6 @@ SITE = "https://interp-authors.github.io/interp/certificates/"
 
 _NOT_COMPARED = ("seed",)
 """Parameters that every simulation sets anew; those that simulations shrink are not compared either."""
-
-
-def distilled(record: RunRecord) -> dict[str, Any]:
-    """A certificate as the data file keeps it."""
-    tables = record.findings["certificate"].tables
-    judged = tables["headlines"].to_frame().query("n_null > 0")
-    planted = tables["worlds"].to_frame().query("n_planted > 0")
-    first = planted.iloc[0].to_dict() if len(planted) else {}
-    columns = ["number", "word", "worst", "worst_world", "n_worst", "power_1", "power_2", "power_3"]
-    return {
-        "code": record.spec["certified"]["code"],
-        "parameters": record.spec["certified"]["parameters"],
-        "tried_with": sorted(record.spec["certified"]["tried_with"]),
-        "numbers": plain_json(judged[columns].to_dict("records")),
-        "effect": str(first.get("effects", "")).split("; ")[0],
-        "n": str(first.get("n", "")),
-    }
 
 
 @cache
@@ -96,15 +75,3 @@ def _range(shares: Sequence[float]) -> str:
     """`0.5 to 4.5 %`, or one share where all are alike."""
     low, high = (f"{100 * x:.1f}".removesuffix(".0") for x in (min(shares), max(shares)))
     return f"{low} %" if low == high else f"{low} to {high} %"
-
-
-def main(*folders: str) -> None:
-    """Write the data file from the certificates in `folders`."""
-    found = {record.spec["certified"]["name"]: distilled(record) for record in map(open_run, folders)}
-    text = json.dumps(dict(sorted(found.items())), indent=1, ensure_ascii=False, allow_nan=False)
-    PATH.write_text(text + "\n", encoding="utf-8")
-    print(PATH)
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])

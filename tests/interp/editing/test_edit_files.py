@@ -187,3 +187,18 @@ def test_what_is_no_number_is_refused_in_words(make):
     with pytest.raises(UsageError, match="does not fit") as refused:
         make()
     assert refused.value.fix.startswith("This field takes ")
+
+
+@GIVEN
+@pytest.mark.parametrize(
+    ("field", "make"),
+    [
+        ("metric", lambda: RemoveAxis(layer=1, axis=AXIS, metric="zscored")),
+        ("lens", lambda: BypassLayer(layer=1, lens="no")),
+        ("by", lambda: AblateHeads(layer=1, heads=0, by="median")),
+    ],
+)
+def test_a_word_that_a_field_does_not_know_is_refused_in_python_as_in_files(field, make):
+    """`metric="zscored"` was taken for raw."""
+    with pytest.raises(UsageError, match=f": {field}: '.*' does not fit: input should be "):
+        make()

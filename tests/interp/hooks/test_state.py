@@ -15,9 +15,9 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward as p
 import interp
 from interp.errors import InterpError
 from interp.hooks.attention import Listener, listening
-from interp.hooks.state import parts_of, weights_of
+from interp.hooks.state import weights_of
 from tests.quick import quick
-from tests.tiny_models import FAMILIES, VOCAB, fresh_model, prompts_of, tiny_model
+from tests.tiny_models import VOCAB, fresh_model, prompts_of
 
 IDS = torch.tensor([np.random.default_rng(0).integers(3, VOCAB, 12).tolist()])
 PROMPTS = prompts_of(*np.random.default_rng(1).integers(3, VOCAB, (4, 9)))
@@ -213,13 +213,6 @@ def test_captures_of_two_training_steps_hold_the_weights_of_each(tmp_path, is_st
     assert np.array_equal(captures[0]["W_V"][1].swapaxes(0, 1).reshape(w.shape), w)
     model.module.lm_head.weight.data[0, 0] += 1.0  # past what PyTorch counts as a change
     assert len({*names, model.fingerprint}) == 3
-
-
-@pytest.mark.parametrize("family", FAMILIES)
-def test_the_walk_finds_what_pytorch_does(family):
-    module = tiny_model(family).module
-    assert {*parts_of(module)} == {*module.modules()}
-    assert weights_of(module)["n_parameters"] == sum(p.numel() for p in module.parameters())
 
 
 def test_of_several_precisions_the_coarsest_is_named():

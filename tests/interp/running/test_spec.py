@@ -131,8 +131,9 @@ def test_a_target_at_its_default_leaves_the_hash_as_it_is_without_it_and_another
     assert "target" not in plain.command + plain.python
 
 
-def test_a_run_of_an_option_that_went_is_not_repeated_without_it():
+def test_a_run_of_an_option_that_went_or_is_yet_to_come_is_not_repeated_without_it():
     record = open_run(RECORDS / "run-1")
     assert RunSpec.of(record).hash
-    with pytest.raises(UsageError, match="--splits 1/3"):
-        RunSpec.of(replace(record, spec=record.spec | {"splits": "1/3"}))
+    for name, value in (("splits", "1/3"), ("of_tomorrow", True)):
+        with pytest.raises(UsageError, match=f"--{name} {value}: this version of interp has no such option"):
+            RunSpec.of(replace(record, spec=record.spec | {name: value}))

@@ -3,12 +3,13 @@
 from dataclasses import replace
 
 import pytest
-from interp.reports.page.calibration import TRUTHS, calibrations, distilled, the_tunnel
+from interp.reports.page.calibration import TRUTHS, calibrations, the_tunnel
 from interp.reports.page.render import html
 from interp.reports.page.sections import headline
 
 import interp
 from interp.registry import load_entry
+from tests.page_numbers import of_run
 from tests.reports.everything import PROBES, small_run
 from tests.reports.parsed import parse
 from tests.reports.pictures import made_findings, made_record
@@ -38,7 +39,7 @@ def test_the_file_is_of_todays_weights_and_of_both_models():
 @pytest.mark.slow
 def test_made_again_at_small_size_it_has_the_same_names_and_agrees(tmp_path):
     record = small_run(tmp_path)
-    again = distilled(record)
+    again = of_run(record)
     assert again["made"]["fingerprint"] == the_tunnel().made["fingerprint"]
     assert set(again["numbers"]) == set(the_tunnel().numbers)
     for name, allowed in STABLE.items():

@@ -4,11 +4,12 @@ import json
 from dataclasses import replace
 
 import pytest
-from interp.reports.page.certified import SITE, certificates, distilled, line
+from interp.reports.page.certified import SITE, certificates, line
 
 import interp
 from interp.records.probe_code import code_hash
 from interp.registry import load_entry
+from tests.page_numbers import of_certificate
 from tests.paths import ROOT
 
 SHIPPED = sorted((ROOT / "examples" / "certificates").glob("*/run.json"))
@@ -73,7 +74,7 @@ def test_certificates_are_of_the_code_that_runs(a_record):
     records = [interp.open_run(path) for path in SHIPPED]
     assert {record.spec["certified"]["name"] for record in records} == set(certificates()) and len(records) == 13
     for record in records:
-        assert distilled(record) == certificates()[record.spec["certified"]["name"]]
+        assert of_certificate(record) == certificates()[record.spec["certified"]["name"]]
 
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.parent.name)
