@@ -223,9 +223,11 @@ def read_field(kind: type[Edit], field: Field[Any], value: Any, asked: str) -> A
             return NUMBERS[field.name](value)
         return _reader(kind, field.name).validate_python(value, strict=True)
     except (TypeError, ValueError, OverflowError) as error:
-        takes = _TAKES[NUMBERS[field.name]] if field.name in NUMBERS else "what interp.edits says of it"
+        fix = f"`help(interp.{kind.__name__})` says what each field takes."
+        if field.name in NUMBERS:
+            fix = f"This field takes {_TAKES[NUMBERS[field.name]]}."
         found = f"{value!r:.60} does not fit: {in_words(error)}"
-        raise UsageError(asked=asked, found=found, fix=f"This field takes {takes}.") from error
+        raise UsageError(asked=asked, found=found, fix=fix) from error
 
 
 @cache
