@@ -88,8 +88,9 @@ class Diff:
     settings: tuple[SettingDifference, ...]
 
     def __repr__(self) -> str:
+        chance = " (by chance alone up to 1 in 20 of those tested)" * bool(self.moved)
         return (
-            f"{len(self.moved)} of {len(self.shifts)} numbers moved; {len(self._of('within'))} are within their "
+            f"{len(self.moved)} of {len(self.shifts)} numbers moved{chance}; {len(self._of('within'))} are within their "
             f"intervals, {len(self._of('same'))} the same, {len(self.differing)} changed and cannot be tested"
         )
 

@@ -119,3 +119,4 @@ def test_a_number_without_an_interval_is_told_and_counts_where_exact_results_are
     far = record({"x": scalar(2.0, 1.9, 2.1)}, model={"name": "m", "fingerprint": "bb"}).write(tmp_path / "f")
     moved = CliRunner().invoke(app, ["diff", one, str(far.path)])
     assert moved.exit_code == 1 and "p.x" in moved.stdout and "model.fingerprint" in moved.stdout
+    assert "1 in 20" in " ".join(moved.stdout.split()) and "1 in 20" not in told.stdout
