@@ -77,7 +77,8 @@ def _short(text: str) -> str:
 
 def described(prompts: PromptSet) -> dict[str, Any]:
     """The clusters as a record keeps them; `caution` is for whoever reads no more than the numbers."""
-    clusters, notes = _known(prompts), notes_of(prompts)
+    clusters, notes = prompts.clusters, notes_of(prompts)
+    assert clusters is not None  # `with_clusters` was asked before
     n_told = len(notes) if _are_unsure(clusters) else int(_FAR_FEWER * _n_found(clusters) <= len(prompts))
     return {
         "n": clusters.n, "n_effective": round(clusters.n_effective, 1), "by": clusters.by,
@@ -88,8 +89,15 @@ def described(prompts: PromptSet) -> dict[str, Any]:
 
 def notes_of(prompts: PromptSet) -> tuple[str, ...]:
     """What a reader of the numbers has to know of the clusters; nothing where each prompt stands by itself anyway."""
-    clusters = _known(prompts)
-    counting = (_counting(prompts),) * (_n_found(clusters) < len(prompts))
+    clusters, n = prompts.clusters, len(prompts)
+    assert clusters is not None
+    n_found = _n_found(clusters)
+    counting = (sample_size(n, prompts.unit, clusters.n, clusters.n_effective, clusters.by),) * (n_found < n)
+    if clusters.n > n_found:
+        counting = (
+            f"Each of the {counted(n, prompts.unit)} counts by itself, as asked; by shared wording there are "
+            f"{n_found:,} clusters, and intervals and p are too good if prompts of one are alike.",
+        )
     if not clusters.n_at or not (counting or _are_unsure(clusters)):
         return counting
     quarter, _, whole = clusters.n_at.values()
@@ -97,19 +105,14 @@ def notes_of(prompts: PromptSet) -> tuple[str, ...]:
     return (
         *counting,
         "By wording two prompts are of one cluster if they share half of their pairs of neighbouring tokens; at a "
-        f"quarter the clusters would be {quarter:,}, at all of them {whole:,}.{examples} If there are fewer templates "
-        f"or documents, intervals and p are too good: `--cluster COLUMN` goes by a column, `--cluster {NONE}` takes "
-        "each prompt by itself.",
+        f"quarter the clusters would be {quarter:,}, at all of them {whole:,}.{examples} With fewer templates or "
+        f"documents than clusters, intervals and p are too good: `--cluster COLUMN` goes by a column, and `--cluster "
+        f"{NONE}` takes each prompt by itself.",
     )
 
 
 _FAR_FEWER = 2
 """Prompts a cluster, or clusters by half of the wording for one by a quarter, from which on every reader is told."""
-
-
-def _known(prompts: PromptSet) -> Clusters:
-    assert prompts.clusters is not None  # `with_clusters` was asked before
-    return prompts.clusters
 
 
 def _n_found(clusters: Clusters) -> int:
@@ -119,15 +122,3 @@ def _n_found(clusters: Clusters) -> int:
 
 def _are_unsure(clusters: Clusters) -> bool:
     return clusters.by == _WORDING and _FAR_FEWER * clusters.n_at[THRESHOLD / 2] <= clusters.n
-
-
-def _counting(prompts: PromptSet) -> str:
-    """What is counted: clusters, or prompts, as asked."""
-    clusters = _known(prompts)
-    n_found = _n_found(clusters)
-    if clusters.n > n_found:
-        return (
-            f"Each of the {counted(len(prompts), prompts.unit)} counts by itself, as asked; by shared wording there "
-            f"are {n_found:,} clusters, and intervals and p are too good if prompts of one are alike."
-        )
-    return sample_size(len(prompts), prompts.unit, clusters.n, clusters.n_effective, clusters.by)
