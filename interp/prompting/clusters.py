@@ -24,7 +24,6 @@ NONE = "none"
 """What is named in the place of a column so that each prompt stands by itself."""
 
 _WORDING = "shared wording"
-_N_EXAMPLES = 3
 _SHOWN = 60
 
 
@@ -61,12 +60,14 @@ def _clusters(prompts: PromptSet, ids: Sequence[np.ndarray]) -> Clusters:
 def _examples(prompts: PromptSet, ids: Sequence[np.ndarray], code: np.ndarray) -> tuple[str, ...]:
     sizes = np.bincount(code)
     found = []
-    for cluster in np.argsort(-sizes, kind="stable")[:_N_EXAMPLES]:
+    for cluster in np.argsort(-sizes, kind="stable")[:3]:
         if sizes[cluster] > 1:
-            first, *others = ((i, {*pairwise(ids[i].tolist())}) for i in np.flatnonzero(code == cluster))
-            two, (one, other) = zip(first, max(others, key=lambda each: len(first[1] & each[1])), strict=True)
-            texts = " and ".join(repr(_short(prompts.prompts[i].text or str(ids[i].tolist()))) for i in two)
-            shared = f"which share {len(one & other)} of {max(len(one), len(other))} pairs"
+            mine: list[int] = np.flatnonzero(code == cluster).tolist()
+            one, *others = ({*pairwise(ids[i].tolist())} for i in mine)
+            at = max(range(len(others)), key=lambda i: len(one & others[i]))
+            two = (prompts.prompts[i].text or str(ids[i].tolist()) for i in (mine[0], mine[1 + at]))
+            texts = " and ".join(repr(_short(text)) for text in two)
+            shared = f"which share {len(one & others[at])} of {max(len(one), len(others[at]))} pairs"
             found.append(f"{sizes[cluster]} prompts, such as {texts}, {shared}")
     return tuple(found)
 

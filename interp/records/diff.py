@@ -30,7 +30,6 @@ or, up to rounding, `same`. Two numbers that are alike to the last bit are the `
 
 ROUNDING = 1e-6
 """Relative difference up to which numbers without intervals are the same: single precision sums in another order."""
-
 _ONE_AXIS = "axis and controls held fixed"  # in the method of an interval
 
 _NOT_COMPARED = {
