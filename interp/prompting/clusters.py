@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Int
 
 from interp.errors import PromptError
-from interp.formatting import BY_COLUMN, of_clusters, sample_size
+from interp.formatting import BY_COLUMN, counted, sample_size
 from interp.prompt import Clusters, PromptSet
 from interp.statistics.near_duplicates import THRESHOLD, in_order, linked
 
@@ -23,7 +23,7 @@ COLUMNS = ("cluster", "document")
 NONE = "none"
 """What is named in the place of a column so that each prompt stands by itself."""
 
-_N_EXAMPLES = 3
+_WORDING = "shared wording"
 _SHOWN = 60
 
 
@@ -53,20 +53,21 @@ def _clusters(prompts: PromptSet, ids: Sequence[np.ndarray]) -> Clusters:
         return Clusters(alone, by_itself)
     code_at = linked(ids, (THRESHOLD / 2, THRESHOLD, 2 * THRESHOLD))
     examples = _examples(prompts, ids, code_at[THRESHOLD])
-    if named == NONE:
-        return Clusters(alone, by_itself, code_at, examples)
-    return Clusters(code_at[THRESHOLD], "shared wording", code_at, examples)
+    code, by = (alone, by_itself) if named == NONE else (code_at[THRESHOLD], _WORDING)
+    return Clusters(code, by, code_at, examples)
 
 
 def _examples(prompts: PromptSet, ids: Sequence[np.ndarray], code: np.ndarray) -> tuple[str, ...]:
     sizes = np.bincount(code)
     found = []
-    for cluster in np.argsort(-sizes, kind="stable")[:_N_EXAMPLES]:
+    for cluster in np.argsort(-sizes, kind="stable")[:3]:
         if sizes[cluster] > 1:
-            two = np.flatnonzero(code == cluster)[:2]
-            one, other = ({*pairwise(ids[i].tolist())} for i in two)
-            texts = " and ".join(repr(_short(prompts.prompts[i].text or str(ids[i].tolist()))) for i in two)
-            shared = f"which share {len(one & other)} of {max(len(one), len(other))} pairs"
+            mine: list[int] = np.flatnonzero(code == cluster).tolist()
+            one, *others = ({*pairwise(ids[i].tolist())} for i in mine)
+            at = max(range(len(others)), key=lambda i: len(one & others[i]))
+            two = (prompts.prompts[i].text or str(ids[i].tolist()) for i in (mine[0], mine[1 + at]))
+            texts = " and ".join(repr(_short(text)) for text in two)
+            shared = f"which share {len(one & others[at])} of {max(len(one), len(others[at]))} pairs"
             found.append(f"{sizes[cluster]} prompts, such as {texts}, {shared}")
     return tuple(found)
 
@@ -75,46 +76,44 @@ def _short(text: str) -> str:
     return text if len(text) <= _SHOWN else f"{text[: _SHOWN // 2].rstrip()} … {text[-_SHOWN // 2 :].lstrip()}"
 
 
-def in_words(prompts: PromptSet) -> str:
-    """How many prompts there are, and in how many clusters, which have been looked for."""
-    clusters = _known(prompts)
-    return of_clusters(len(prompts), prompts.unit, clusters.n, clusters.by)
-
-
 def described(prompts: PromptSet) -> dict[str, Any]:
     """The clusters as a record keeps them; `caution` is for whoever reads no more than the numbers."""
-    clusters = _known(prompts)
+    clusters, notes = prompts.clusters, notes_of(prompts)
+    assert clusters is not None  # `with_clusters` was asked before
+    n_told = len(notes) if _are_unsure(clusters) else int(_FAR_FEWER * _n_found(clusters) <= len(prompts))
     return {
         "n": clusters.n, "n_effective": round(clusters.n_effective, 1), "by": clusters.by,
         "n_at": {f"{threshold:g}": n for threshold, n in clusters.n_at.items()}, "examples": list(clusters.examples),
-        "caution": _counting(prompts) if _FAR_FEWER * _n_found(clusters) <= len(prompts) else "",
+        "caution": " ".join(notes[:n_told]),
     }  # fmt: skip
 
 
 def notes_of(prompts: PromptSet) -> tuple[str, ...]:
     """What a reader of the numbers has to know of the clusters; nothing where each prompt stands by itself anyway."""
-    clusters = _known(prompts)
-    if _n_found(clusters) == len(prompts):
-        return ()
-    if not clusters.n_at:
-        return (_counting(prompts),)
+    clusters, n = prompts.clusters, len(prompts)
+    assert clusters is not None
+    n_found = _n_found(clusters)
+    counting = (sample_size(n, prompts.unit, clusters.n, clusters.n_effective, clusters.by),) * (n_found < n)
+    if clusters.n > n_found:
+        counting = (
+            f"Each of the {counted(n, prompts.unit)} counts by itself, as asked; by shared wording there are "
+            f"{n_found:,} clusters, and intervals and p are too good if prompts of one are alike.",
+        )
+    if not clusters.n_at or not (counting or _are_unsure(clusters)):
+        return counting
     quarter, _, whole = clusters.n_at.values()
     examples = "".join(f" The largest: {example}." for example in clusters.examples[:1])
     return (
-        _counting(prompts),
+        *counting,
         "By wording two prompts are of one cluster if they share half of their pairs of neighbouring tokens; at a "
-        f"quarter the clusters would be {quarter:,}, at all of them {whole:,}.{examples} `--cluster COLUMN` goes by "
-        f"a column, `--cluster {NONE}` takes each prompt by itself.",
+        f"quarter the clusters would be {quarter:,}, at all of them {whole:,}.{examples} With fewer templates or "
+        f"documents than clusters, intervals and p are too good: `--cluster COLUMN` goes by a column, and `--cluster "
+        f"{NONE}` takes each prompt by itself.",
     )
 
 
 _FAR_FEWER = 2
-"""Prompts a cluster from which on every reader is told."""
-
-
-def _known(prompts: PromptSet) -> Clusters:
-    assert prompts.clusters is not None  # `with_clusters` was asked before
-    return prompts.clusters
+"""Prompts a cluster, or clusters by half of the wording for one by a quarter, from which on every reader is told."""
 
 
 def _n_found(clusters: Clusters) -> int:
@@ -122,13 +121,5 @@ def _n_found(clusters: Clusters) -> int:
     return min(clusters.n, clusters.n_at.get(THRESHOLD, clusters.n))
 
 
-def _counting(prompts: PromptSet) -> str:
-    """What is counted: clusters, or prompts, as asked."""
-    clusters = _known(prompts)
-    n_found = _n_found(clusters)
-    if clusters.n > n_found:
-        return (
-            f"Each of the {in_words(prompts)} counts by itself, as asked; by shared wording there are {n_found:,} "
-            "clusters, and intervals and p are too good if prompts of one are alike."
-        )
-    return sample_size(len(prompts), prompts.unit, clusters.n, clusters.n_effective, clusters.by)
+def _are_unsure(clusters: Clusters) -> bool:
+    return clusters.by == _WORDING and _FAR_FEWER * clusters.n_at[THRESHOLD / 2] <= clusters.n

@@ -1,7 +1,8 @@
 """What moved between two runs by more than their intervals, and what differs in how they came about: `interp diff`.
 
 A number without an interval cannot be tested, nor an underpowered one, whose interval is too narrow: that it changed is
-said, and is no sign that anything moved.
+said, and is no sign that anything moved. An interval that holds for one fitted axis is too narrow too, as another run
+fits another one: the scatter of matched axes, its null, is added in quadrature, and without it there is no test.
 
 The difference of two numbers has the interval that is recovered from theirs (MOVER): with d = y − x, x in (a, b) and
 y in (l, u),
@@ -24,11 +25,12 @@ from interp.options import BESIDE
 from interp.records.record import RunRecord, open_run
 
 Verdict = Literal["moved", "within", "differs", "same"]
-"""`moved`: the interval of the difference leaves out 0; `within`: it does not. Where a side has no interval or is
-underpowered: `differs` or, up to rounding, `same`. Two numbers that are alike to the last bit are the `same` too."""
+"""`moved`: the interval of the difference leaves out 0; `within`: it does not. Where a side cannot be tested: `differs`
+or, up to rounding, `same`. Two numbers that are alike to the last bit are the `same` too."""
 
 ROUNDING = 1e-6
 """Relative difference up to which numbers without intervals are the same: single precision sums in another order."""
+_ONE_AXIS = "axis and controls held fixed"  # in the method of an interval
 
 _NOT_COMPARED = {
     "created", "timings", "path", "figures", "baselines", "core_seconds", "tensor_kinds",
@@ -88,9 +90,10 @@ class Diff:
     settings: tuple[SettingDifference, ...]
 
     def __repr__(self) -> str:
+        chance = " (by chance up to 1 in 20 of those tested)" * bool(self.moved)
         return (
-            f"{len(self.moved)} of {len(self.shifts)} numbers moved; {len(self._of('within'))} are within their "
-            f"intervals, {len(self._of('same'))} the same, {len(self.differing)} changed and cannot be tested"
+            f"{len(self.moved)} of {len(self.shifts)} numbers moved{chance}; {len(self._of('within'))} are within "
+            f"their intervals, {len(self._of('same'))} the same, {len(self.differing)} changed and cannot be tested"
         )
 
     @property
@@ -100,7 +103,7 @@ class Diff:
 
     @property
     def differing(self) -> tuple[Shift, ...]:
-        """Numbers that changed but cannot be tested: no interval, underpowered, or units that differ."""
+        """Numbers that changed but cannot be tested: no interval, one of one fitted axis, underpowered, other units."""
         return self._of("differs")
 
     @property
@@ -153,25 +156,31 @@ def scalars_of(record: RunRecord) -> dict[tuple[str, str], Scalar]:
 
 def shift(probe: str, name: str, first: Scalar, second: Scalar) -> Shift:
     """One number in two runs with the interval of its difference."""
-    is_alike = first.unit == second.unit
-    return Shift(probe, name, first, second, difference_interval(first, second) if is_alike else None)
+    return Shift(probe, name, first, second, difference_interval(first, second))
 
 
 def difference_interval(first: Scalar, second: Scalar) -> tuple[float, float] | None:
     """The 95 % interval of `second` minus `first`, recovered from theirs.
 
-    None where a side is not finite or underpowered.
+    None where units differ, or a side is not finite, underpowered or of one fitted axis without a null.
     """
-    if first.interval is None or second.interval is None or first.underpowered or second.underpowered:
-        return None
-    x, (a, b) = first.value, first.interval
-    y, (low, high) = second.value, second.interval
-    if not all(map(math.isfinite, (x, a, b, y, low, high))):
+    x, (a, b) = first.value, _interval(first)
+    y, (low, high) = second.value, _interval(second)
+    if first.unit != second.unit or not all(map(math.isfinite, (x, a, b, y, low, high))):
         return None
     # An interval on another scale may leave its own value outside by a rounding error: a side is never negative.
     down = math.hypot(max(y - low, 0.0), max(b - x, 0.0))
     up = math.hypot(max(high - y, 0.0), max(x - a, 0.0))
     return y - x - down, y - x + up
+
+
+def _interval(s: Scalar) -> tuple[float, float]:
+    """Its interval, of one fitted axis with how far matched axes scatter; NaN where it cannot be tested."""
+    low, high = (math.nan, math.nan) if s.interval is None or s.underpowered else s.interval
+    if _ONE_AXIS not in s.interval_method:
+        return low, high
+    null, (least, most) = (s.null.value, s.null.band) if s.null else (math.nan, (math.nan, math.nan))
+    return s.value - math.hypot(s.value - low, null - least), s.value + math.hypot(high - s.value, most - null)
 
 
 def flat_settings(record: RunRecord) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import pytest
 import interp
 from interp.errors import PromptError
 from interp.prompt import Clusters, Prompt, PromptSet
-from interp.prompting.clusters import described, in_words, notes_of, with_clusters
+from interp.prompting.clusters import described, notes_of, with_clusters
 from interp.prompting.pools import most_drawn
 
 NAMES = ("Ann", "Tom", "Ben", "Lucy", "Max", "Sara")
@@ -41,7 +41,6 @@ def test_frames_are_found_by_their_wording_and_said() -> None:
     assert found.clusters is not None and found.clusters.by == "shared wording"
     np.testing.assert_array_equal(found.clusters.code[:18], np.repeat([0, 1, 2], 6))
     assert len(np.unique(found.clusters.code[18:])) == 6, "of two words one is not shared"
-    assert in_words(found) == "24 prompts in 9 clusters, by shared wording"
     assert list(found.clusters.n_at) == [0.25, 0.5, 1.0] and found.clusters.n_at[1.0] == 24
     counting, wording = notes_of(found)
     assert counting.startswith(
@@ -92,11 +91,32 @@ def test_who_reads_only_the_numbers_is_told_where_clusters_are_at_most_half(colu
         assert record["caution"] == notes_of(found)[0]
 
 
+def test_templates_with_wide_slots_that_share_less_than_half_are_told_to_who_reads_only_the_numbers() -> None:
+    frames = [f"{{}} {{}} and {verb} {{}} {{}} in" for verb in ("saw", "met", "told", "asked")]
+    texts = [f.format(*(f"w{i}{j}{k}" for k in range(4))) for i, f in enumerate(frames) for j in range(6)]
+    texts = [text.replace("and ", f"with {i // 6}x and ") for i, text in enumerate(texts)]
+    found = clustered(PromptSet("wide", [Prompt(text) for text in texts]))
+    assert found.clusters is not None and found.clusters.n_at == {0.25: 4, 0.5: 24, 1.0: 24}
+    (note,) = notes_of(found)
+    assert "at a quarter the clusters would be 4" in note and "intervals and p are too good" in note
+    record = described(found)
+    assert record["n"] == 24 and record["caution"] == note
+    assert described(clustered(replace(found, cluster="none", clusters=None)))["caution"] == "", "as was asked"
+
+
+def test_the_example_of_a_cluster_is_of_two_prompts_that_share_much() -> None:
+    starts = (0, 6, 3, 100, 200, 300)  # the first two are linked by the third alone, the others by none
+    texts = [" ".join(map(str, range(start, start + 9))) for start in starts]
+    found = clustered(PromptSet("chain", [Prompt(text) for text in texts]))
+    assert found.clusters is not None and found.clusters.n == 4
+    assert "which share 5 of 8 pairs" in found.clusters.examples[0]
+
+
 def test_parts_count_their_own_clusters() -> None:
     found = clustered(prompts()).take(range(6, 18))
     assert found.clusters is not None and found.clusters.n_at == {0.25: 2, 0.5: 2, 1.0: 12}
-    assert in_words(found) == "12 prompts in 2 clusters, by shared wording"
-    assert in_words(found.take([0, 1])) == "2 prompts in 1 cluster, by shared wording"
+    assert notes_of(found)[0].startswith("12 prompts in 2 clusters, by shared wording")
+    assert notes_of(found.take([0, 1]))[0].startswith("2 prompts in 1 cluster, by shared wording")
     assert all("such as" not in note for note in notes_of(found)), "an example may be of the others"
 
 

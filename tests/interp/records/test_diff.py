@@ -8,9 +8,10 @@ from typer.testing import CliRunner
 
 import interp
 from interp.cli.app import app
-from interp.findings import Findings, Scalar
-from interp.records.diff import difference_interval, flat_settings
+from interp.findings import Findings, Interval, Null, Scalar
+from interp.records.diff import _ONE_AXIS, difference_interval, flat_settings
 from interp.records.record import RunRecord
+from interp.registry import load_entry
 
 
 def scalar(value, low=None, high=None, unit="1"):
@@ -35,6 +36,20 @@ def test_difference_interval_is_quadrature_on_either_side():
     assert (low, high) == pytest.approx((2 - math.hypot(0.3, 0.4), 2 + math.hypot(0.3, 0.4)))
     low, high = difference_interval(scalar(1.0, 0.9, 1.5), scalar(3.0, 2.0, 3.1))
     assert low == pytest.approx(2 - math.hypot(1.0, 0.5)) and high == pytest.approx(2 + math.hypot(0.1, 0.1))
+
+
+def test_an_interval_of_one_fitted_axis_is_widened_by_the_scatter_of_matched_axes():
+    """In 40 pairs of runs of one model on other prompts `causal` moved in .10 to .35 of its effects before."""
+
+    def of_axis(value: float, null: Null | None) -> Scalar:
+        method = f"percentile bootstrap over prompts, {_ONE_AXIS}"
+        return Scalar.of(value, "bits", Interval(value - 0.3, value + 0.3, method), null or "none")
+
+    one, two = (of_axis(value, Null("controls", 0.0, (-0.4, 0.8))) for value in (1.0, 2.0))
+    wide, narrow = math.hypot(0.3, 0.8), math.hypot(0.3, 0.4)
+    assert difference_interval(one, two) == pytest.approx((1 - math.hypot(narrow, wide), 1 + math.hypot(wide, narrow)))
+    assert difference_interval(of_axis(1.0, None), two) is None
+    assert _ONE_AXIS in load_entry("probe", "causal").quantities["kl_beyond_controls"].method
 
 
 @pytest.mark.parametrize(
@@ -119,3 +134,4 @@ def test_a_number_without_an_interval_is_told_and_counts_where_exact_results_are
     far = record({"x": scalar(2.0, 1.9, 2.1)}, model={"name": "m", "fingerprint": "bb"}).write(tmp_path / "f")
     moved = CliRunner().invoke(app, ["diff", one, str(far.path)])
     assert moved.exit_code == 1 and "p.x" in moved.stdout and "model.fingerprint" in moved.stdout
+    assert "1 in 20" in " ".join(moved.stdout.split()) and "1 in 20" not in told.stdout
