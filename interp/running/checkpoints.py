@@ -22,12 +22,13 @@ from interp.need import Need
 from interp.probe import Probe, Readout
 from interp.prompt import Run
 from interp.records.tunnel_card import CARD_NAME
+from interp.system.names import is_folder
 from interp.system.threads import one_thread
 
 MIN_CHECKPOINTS = 3
 """Fewer points make no course of anything."""
 
-_STEP = re.compile(r"step[-_]?(\d+)|^(\d+)$")
+_STEP = re.compile(r"(?:step|checkpoint)[-_]?(\d+)|^(\d+)$")
 
 
 @dataclass(frozen=True)
@@ -80,7 +81,7 @@ def checkpoints_of(model: Model, probes: Sequence[Probe], asked: Sequence[str]) 
     """The checkpoints before the model's own step, in order of training; none where no probe follows them.
 
     Of a wind tunnel they are the steps its folder keeps, or those that are asked for; of a hub model the revisions that
-    are asked for. `UsageError` where there are too few, or one is not there; a model without its weights will do.
+    are asked for, of a folder other folders. `UsageError` where there are too few, or one is not there; a model without its weights will do.
     """
     if not any(probe.follows_checkpoints for probe in probes):
         if asked:
@@ -125,10 +126,11 @@ def has_checkpoints(model: Model) -> bool:
 
 
 def step_of(model: Model) -> int | None:
-    """The step of the training a model stands at: from a tunnel's card, or from its revision's name; else unknown."""
+    """The step of the training a model stands at: from a tunnel's card, or its revision's or folder's name; or None."""
     if model.card is not None and "step" in model.card:  # a compiled program was never trained
         return int(model.card["step"])
-    return _step_in(model.name.partition("@")[2])
+    in_folder = model.info.revision is None and model.task is None
+    return _step_in(Path(model.name).name if in_folder else model.name.partition("@")[2])
 
 
 def _of_tunnel(model: Model, asked: Sequence[str]) -> list[Checkpoint]:
@@ -154,21 +156,25 @@ def _of_tunnel(model: Model, asked: Sequence[str]) -> list[Checkpoint]:
 
 
 def _of_hub(model: Model, asked: Sequence[str]) -> list[Checkpoint]:
-    if model.info.revision is None:
+    in_folder = model.info.revision is None
+    if in_folder and not (asked and all(map(is_folder, asked))):
         raise _too_few(
             model, "it is a folder, which holds one state of the weights",
-            "Name a hub model with --revisions, or a wind tunnel.",
+            "Name the folders of earlier ones: --checkpoints run/checkpoint-100,run/checkpoint-200.",
         )  # fmt: skip
-    steps = {name: _step_in(name) for name in asked}
+    steps = {name: _step_in(Path(name).name if in_folder else name) for name in asked}
     unknown = [name for name, step in steps.items() if step is None]
     if unknown:
         raise UsageError(
             asked=f"the checkpoints {', '.join(unknown)} of {model.name}",
             found="the name does not contain the training step",
-            fix="Name revisions such as step512.",
+            fix=f"Name {'folders such as checkpoint-500' if in_folder else 'revisions such as step512'}.",
         )
     base = model.name.partition("@")[0]
-    return [Checkpoint(name, step, base, name) for name, step in steps.items() if step is not None]
+    return [
+        Checkpoint(name, step, name if in_folder else base, None if in_folder else name)
+        for name, step in steps.items() if step is not None
+    ]  # fmt: skip
 
 
 def _step_in(name: str) -> int | None:
