@@ -61,8 +61,8 @@ class FitPrompts(Run):
 
     def refuse_fitted(self, lens: FittedLens) -> None:
         """Raise `UsageError` if the lens was fitted on prompts of this set that are held out here."""
-        kept = {name: lens.about.get(name, now) for name, now in self.of_fit.items()}
-        if kept["prompts"] == self.prompts.name and kept != self.of_fit:
+        fit = {**self.of_fit, **lens.about}
+        if fit["prompts"] == self.prompts.name and fit["held_out"] != self.of_fit["held_out"]:
             raise UsageError(
                 asked=f"the {lens.kind} lens of {lens.model} on prompts of {self.prompts.name!r} held out",
                 found="its fit held out others, so it may have been fitted on these",

@@ -86,7 +86,7 @@ class PatchingMap:
 
     @property
     def p(self) -> Float[np.ndarray, "layer pos"]:
-        """p corrected over the whole map: how often its largest random move restores at least as much; NaN without any."""
+        """p corrected over the whole map: how often its largest random move restores as much; NaN without any."""
         if not len(self.null):
             return np.full(self.effect.shape, np.nan)
         largest = np.abs(self.null_recovered).max(axis=(1, 2))

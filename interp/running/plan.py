@@ -356,7 +356,8 @@ def plan(options: PlanOptions) -> Plan:
         memory=memory,
         free=free_bytes(meta.placement),
         disk=PAGE_BYTES + len(chosen) * (FINDINGS_BYTES + info.n_layers * of_layer),
-        download=meta.file_bytes * (not meta.is_here) + (0 if meta.model.task or is_folder else (n_earlier or 0) * meta.file_bytes),
+        download=meta.file_bytes * (not meta.is_here)
+        + (0 if meta.model.task or is_folder else (n_earlier or 0) * meta.file_bytes),
         loading_seconds=loading,
         notes=tuple(dict.fromkeys(note for note in (meta.note, *(p.text.note for p in passes)) if note)),
     )

@@ -98,10 +98,10 @@ def test_steps_models_and_probes_that_cannot_be_followed_are_refused(tiny_folder
     assert not has_checkpoints(llama)
     with pytest.raises(UsageError, match=r"there are none.*\n.*keep steps in the training"):
         run(llama, probes=["dynamics"], out=None, quiet=True)
-    with pytest.raises(UsageError, match="it is a folder, which holds one state of the weights"):
+    with pytest.raises(UsageError, match="no folders of its earlier states are named"):
         checkpoints_of(interp.load(tiny_folders["llama"], check=False), [Follower()], ("step1", "step2"))
     memory = interp.load(tiny_model("gpt_neox").module, check=False)
-    with pytest.raises(UsageError, match="given in memory"):
+    with pytest.raises(UsageError, match="no folders of its earlier states are named"):
         checkpoints_of(memory, [Follower()], ("step1", "step2", "step3"))
     with pytest.raises(UsageError, match="no probe of this run follows a training"):
         run(tunnel, probes=["manifold"], checkpoints=["0", "16"], n_pool=10, out=None, quiet=True)
@@ -181,6 +181,9 @@ def test_folders_of_a_training_of_ones_own_are_its_checkpoints(tmp_path, tiny_fo
         run(earlier[0], **asked)
     with pytest.raises(UsageError, match="does not contain the training step"):
         run(str(tmp_path / "checkpoint-2000"), **asked | {"checkpoints": [*earlier, str(tmp_path)]})
+    end = interp.load(tmp_path / "checkpoint-2000")
+    in_memory = interp.load(end.module, tokenizer=end.tokenizer)
+    assert [entry["step"] for entry in run(in_memory, **asked).model["checkpoints"]] == [0, 500, 1000, None]
     planned = plan(model=str(tmp_path / "checkpoint-2000"), probes="dynamics", checkpoints=earlier, is_timed=False)
     assert planned.steps[1].n > 3 and planned.download == 0
 
