@@ -105,9 +105,10 @@ def checkpoints_of(model: Model, probes: Sequence[Probe], asked: Sequence[str]) 
     earlier = tuple(c for c in found if c.step != own)
     if len(earlier) + (own is not None) < MIN_CHECKPOINTS:
         names = [c.name for c in found]
-        raise _too_few(
-            model, f"there are {len(found)} ({', '.join(names)})" if names else "there are none",
-            f"A training curve needs {MIN_CHECKPOINTS} checkpoints or more: " + (
+        raise UsageError(
+            asked=f"the checkpoints of {model.name}",
+            found=f"there are {len(found)} ({', '.join(names)})" if names else "there are none",
+            fix=f"A training curve needs {MIN_CHECKPOINTS} checkpoints or more: " + (
                 "keep steps in the training (`interp tunnel train --help`), or use tunnel:bijection-gpt-neox."
                 if model.task is not None
                 else "--revisions step1,step512,step143000 of a model that publishes them (pythia-410m)."
@@ -157,10 +158,11 @@ def _of_tunnel(model: Model, asked: Sequence[str]) -> list[Checkpoint]:
 def _of_hub(model: Model, asked: Sequence[str]) -> list[Checkpoint]:
     in_folder = model.info.revision is None
     if in_folder and not (asked and all(map(is_folder, asked))):
-        raise _too_few(
-            model, "it is no hub model, and no folders of its earlier states are named",
-            "Name three or more with their steps: --checkpoints run/checkpoint-100,run/checkpoint-200.",
-        )  # fmt: skip
+        raise UsageError(
+            asked=f"the checkpoints of {model.name}",
+            found="it is no hub model, and no folders of its earlier states are named",
+            fix="Name two or more with their steps: --checkpoints run/checkpoint-100,run/checkpoint-200.",
+        )
     steps = {name: _step_in(Path(name).name if in_folder else name) for name in asked}
     unknown = [name for name, step in steps.items() if step is None]
     if unknown:
@@ -177,10 +179,6 @@ def _of_hub(model: Model, asked: Sequence[str]) -> list[Checkpoint]:
 def _step_in(name: str) -> int | None:
     found = _STEP.search(name)
     return None if found is None else int(found[1] or found[2])
-
-
-def _too_few(model: Model, found: str, fix: str) -> UsageError:
-    return UsageError(asked=f"the checkpoints of {model.name}", found=found, fix=fix)
 
 
 def refuse_other_shape(info: ModelInfo, end: ModelInfo, checkpoint: Checkpoint) -> None:

@@ -66,7 +66,9 @@ def _dots(headline: Table, numbers: Table) -> Figure:
         plot.add_annotation(**left, y=middle, text=f"<b>{asked}</b>")
         end += line * (len(lines) + 0.2) + _ABOVE
         for name in dict.fromkeys(headline["name"][headline["probe"] == probe].tolist()):
-            words = textwrap.wrap(_row_label(next(_of(headline, (probe, name)).rows())), _LABEL)
+            row = next(_of(headline, (probe, name)).rows())
+            label = label_with_unit(probe, name, row.get("meaning") or "", row["unit"])  # old records hold no meaning
+            words = textwrap.wrap(html.escape(label, quote=False), _LABEL)
             end += line * (len(words) - 1)
             middle = end - _ABOVE - line * (len(words) - 1) / 2
             plot.add_annotation(**left, y=middle, text="<br>".join(words), font={"size": 12})
@@ -203,11 +205,6 @@ def _in_words(row: Mapping[str, Any]) -> str:
 def _title(name: str, unit: str) -> str:
     words = name.removesuffix(f"_{unit}").replace("_", " ")
     return html.escape(words if unit in ("1", "", "label") else f"{words} ({unit})")
-
-
-def _row_label(row: Mapping[str, Any]) -> str:
-    """What the number of a row is called, with its unit, as text of a figure; old records hold no meaning."""
-    return html.escape(label_with_unit(row["probe"], row["name"], row.get("meaning") or "", row["unit"]), quote=False)
 
 
 def _cut(name: str) -> str:
