@@ -46,7 +46,7 @@ class Need:
         if described.source == "text" and self.at not in ("followed", "before_last"):
             raise ValueError(f"{self.site} is read at positions that a token follows: at='followed' or 'before_last'")
         if described.source in ("output", "lens") and self.at != "scored":
-            raise ValueError(f"{self.site} is read at the scored positions alone: logits exist nowhere else")
+            raise ValueError(f"{self.site} is read at scored positions alone: choose them in Prompt(scored=...)")
         if self.at == "tunnel" and self.reduction != ROWS:
             raise ValueError("tunnel positions may be none at all, which has no mean: keep them as rows")
 

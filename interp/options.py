@@ -150,7 +150,7 @@ class RunOptions:
     checkpoints: Annotated[
         Sequence[str],
         Option(
-            "--checkpoints", "Steps or revisions with commas, for probes that follow a training.",
+            "--checkpoints", "Steps, revisions or folders with commas, for probes that follow a training.",
             kind=str, read=split_commas, write=lambda names: (",".join(names),),
         ),
     ] = ()  # fmt: skip

@@ -54,6 +54,21 @@ class FitPrompts(Run):
     def held_out(self, model: Model) -> HeldOut:
         return HeldOut(model, self.take(self.held))
 
+    @property
+    def of_fit(self) -> dict[str, str]:
+        """What a lens keeps of the prompts it was fitted on: their name, and a digest of those held out."""
+        return {"prompts": self.prompts.name, "held_out": digest_of([self.ids[i].tolist() for i in self.held])}
+
+    def refuse_fitted(self, lens: FittedLens) -> None:
+        """Raise `UsageError` if the lens was fitted on prompts of this set that are held out here."""
+        fit = {**self.of_fit, **lens.about}
+        if fit["prompts"] == self.prompts.name and fit["held_out"] != self.of_fit["held_out"]:
+            raise UsageError(
+                asked=f"the {lens.kind} lens of {lens.model} on prompts of {self.prompts.name!r} held out",
+                found="its fit held out others, so it may have been fitted on these",
+                fix="Give the same --seed, --n-pool and --window as the fit, or prompts of another file.",
+            )
+
 
 def fit_prompts(model: Model, asked: RunOptions, skip_first: int | None = None, horizon: int = 0) -> FitPrompts:
     """The prompts that a lens is fitted on and those held out, of those that a run would read.
@@ -138,7 +153,7 @@ def fit_lens(
     refuse_without_gradients(model)
     options = RunOptions(prompts=prompts, n_pool=n_pool, window=window, seed=seed)
     asked = fit_prompts(model, options, skip_first, horizon)
-    about = {"prompts": asked.prompts.name, "skip_first": asked.valid.first, "seed": seed, "weights": model.fingerprint}
+    about = {**asked.of_fit, "skip_first": asked.valid.first, "seed": seed, "weights": model.fingerprint}
     about |= {"horizon": horizon} if horizon else {}
     edits = edits_applied(model)
     about |= {"edits": [f"{edit} ({digest_of(edit.to_json())})" for edit in edits]} if edits else {}

@@ -22,12 +22,13 @@ from interp.need import Need
 from interp.probe import Probe, Readout
 from interp.prompt import Run
 from interp.records.tunnel_card import CARD_NAME
+from interp.system.names import is_folder
 from interp.system.threads import one_thread
 
 MIN_CHECKPOINTS = 3
 """Fewer points make no course of anything."""
 
-_STEP = re.compile(r"step[-_]?(\d+)|^(\d+)$")
+_STEP = re.compile(r"(?:step|checkpoint)[-_]?(\d+)|^(\d+)$")
 
 
 @dataclass(frozen=True)
@@ -79,8 +80,9 @@ class Followed:
 def checkpoints_of(model: Model, probes: Sequence[Probe], asked: Sequence[str]) -> tuple[Checkpoint, ...]:
     """The checkpoints before the model's own step, in order of training; none where no probe follows them.
 
-    Of a wind tunnel they are the steps its folder keeps, or those that are asked for; of a hub model the revisions that
-    are asked for. `UsageError` where there are too few, or one is not there; a model without its weights will do.
+    Of a wind tunnel they are the steps its folder keeps, or those that are asked for; of a hub model the revisions, and
+    of any other the folders, that are asked for. `UsageError` where there are too few, or one is not there; a model
+    without its weights will do.
     """
     if not any(probe.follows_checkpoints for probe in probes):
         if asked:
@@ -90,8 +92,6 @@ def checkpoints_of(model: Model, probes: Sequence[Probe], asked: Sequence[str]) 
                 fix="Add --probe dynamics, or name one revision of the model.",
             )
         return ()
-    if model.name.startswith(MEMORY):
-        raise _too_few(model, "it was given in memory: no checkpoint of it can be found", "Load it by its name.")
     found = _of_tunnel(model, asked) if model.task is not None else _of_hub(model, asked)
     found = tuple(sorted({c.step: c for c in found}.values(), key=lambda c: c.step))
     own = step_of(model)
@@ -105,9 +105,10 @@ def checkpoints_of(model: Model, probes: Sequence[Probe], asked: Sequence[str]) 
     earlier = tuple(c for c in found if c.step != own)
     if len(earlier) + (own is not None) < MIN_CHECKPOINTS:
         names = [c.name for c in found]
-        raise _too_few(
-            model, f"there are {len(found)} ({', '.join(names)})" if names else "there are none",
-            f"A training curve needs {MIN_CHECKPOINTS} checkpoints or more: " + (
+        raise UsageError(
+            asked=f"the checkpoints of {model.name}",
+            found=f"there are {len(found)} ({', '.join(names)})" if names else "there are none",
+            fix=f"A training curve needs {MIN_CHECKPOINTS} checkpoints or more: " + (
                 "keep steps in the training (`interp tunnel train --help`), or use tunnel:bijection-gpt-neox."
                 if model.task is not None
                 else "--revisions step1,step512,step143000 of a model that publishes them (pythia-410m)."
@@ -125,10 +126,11 @@ def has_checkpoints(model: Model) -> bool:
 
 
 def step_of(model: Model) -> int | None:
-    """The step of the training a model stands at: from a tunnel's card, or from its revision's name; else unknown."""
+    """The step of the training a model stands at: from a tunnel's card, or its revision's or folder's name; or None."""
     if model.card is not None and "step" in model.card:  # a compiled program was never trained
         return int(model.card["step"])
-    return _step_in(model.name.partition("@")[2])
+    in_folder = model.info.revision is None and model.task is None and not model.name.startswith(MEMORY)
+    return _step_in(Path(model.name).name if in_folder else model.name.partition("@")[2])
 
 
 def _of_tunnel(model: Model, asked: Sequence[str]) -> list[Checkpoint]:
@@ -154,21 +156,24 @@ def _of_tunnel(model: Model, asked: Sequence[str]) -> list[Checkpoint]:
 
 
 def _of_hub(model: Model, asked: Sequence[str]) -> list[Checkpoint]:
-    if model.info.revision is None:
-        raise _too_few(
-            model, "it is a folder, which holds one state of the weights",
-            "Name a hub model with --revisions, or a wind tunnel.",
-        )  # fmt: skip
-    steps = {name: _step_in(name) for name in asked}
+    in_folder = model.info.revision is None
+    if in_folder and not (asked and all(map(is_folder, asked))):
+        raise UsageError(
+            asked=f"the checkpoints of {model.name}",
+            found="it is no hub model, and no folders of its earlier states are named",
+            fix="Name two or more with their steps: --checkpoints run/checkpoint-100,run/checkpoint-200.",
+        )
+    steps = {name: _step_in(Path(name).name if in_folder else name) for name in asked}
     unknown = [name for name, step in steps.items() if step is None]
     if unknown:
         raise UsageError(
             asked=f"the checkpoints {', '.join(unknown)} of {model.name}",
             found="the name does not contain the training step",
-            fix="Name revisions such as step512.",
+            fix=f"Name {'folders such as checkpoint-500' if in_folder else 'revisions such as step512'}.",
         )
-    base = model.name.partition("@")[0]
-    return [Checkpoint(name, step, base, name) for name, step in steps.items() if step is not None]
+    base = "" if in_folder else model.name.partition("@")[0]
+    known = {name: step for name, step in steps.items() if step is not None}
+    return [Checkpoint(name, step, base or name, name if base else None) for name, step in known.items()]
 
 
 def _step_in(name: str) -> int | None:
@@ -176,18 +181,11 @@ def _step_in(name: str) -> int | None:
     return None if found is None else int(found[1] or found[2])
 
 
-def _too_few(model: Model, found: str, fix: str) -> UsageError:
-    return UsageError(asked=f"the checkpoints of {model.name}", found=found, fix=fix)
-
-
 def refuse_other_shape(info: ModelInfo, end: ModelInfo, checkpoint: Checkpoint) -> None:
     """Raise `ModelError` where a checkpoint is of another architecture than the end."""
-    names = {
-        "family": "family", "layers": "n_layers", "heads": "n_heads", "key heads": "n_kv_heads", "head size": "d_head",
-        "width": "d_model", "vocabulary": "vocab_size",
-    }  # fmt: skip
-    both = {what: (getattr(info, name), getattr(end, name)) for what, name in names.items()}
-    unlike = [f"{what}: {there} there, {here} here" for what, (there, here) in both.items() if there != here]
+    names = ("family", "n_layers", "n_heads", "n_kv_heads", "d_head", "d_model", "vocab_size")
+    both = {name: (getattr(info, name), getattr(end, name)) for name in names}
+    unlike = [f"{name}: {there} there, {here} here" for name, (there, here) in both.items() if there != here]
     if unlike:
         raise ModelError(
             asked=f"the checkpoint {checkpoint.name} of {end.name}",

@@ -110,7 +110,7 @@ def passes_of(
     n_all, prompts = options.n_pool or 0, options.prompts
     if prompts is not None and not (isinstance(prompts, str) and (prompts in entries("prompt") or ":" in prompts)):
         made = resolve_prompts(replace(options, chat=False), model.tokenizer)
-        n_all, sampled = len(made), replace(options, prompts=made)
+        n_all, sampled = len(made), replace(options, prompts=made, text_column=RunOptions.text_column)
     if n_all > MOST_READ:
         sampled = replace(sampled, n_pool=MOST_READ)
     if has_words:
@@ -124,7 +124,7 @@ def passes_of(
 
     def other(name: str) -> TokenisedSet:
         if not has_words:
-            return _estimated(replace(options, prompts=name))
+            return _estimated(replace(options, prompts=name, text_column=RunOptions.text_column))
         return TokenisedSet(**vars(other_prompts(model, name, options)))
 
     found: list[Passes] = []

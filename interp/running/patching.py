@@ -86,7 +86,9 @@ class PatchingMap:
 
     @property
     def p(self) -> Float[np.ndarray, "layer pos"]:
-        """p corrected over the whole map: how often its largest random move restores at least as much."""
+        """p corrected over the whole map: how often its largest random move restores as much; NaN without any."""
+        if not len(self.null):
+            return np.full(self.effect.shape, np.nan)
         largest = np.abs(self.null_recovered).max(axis=(1, 2))
         return (1 + (largest[:, None, None] >= np.abs(self.recovered)).sum(axis=0)) / (1 + len(largest))
 
@@ -148,7 +150,7 @@ def patching_map(
             predicts after it.
         wrong: Token of the corrupted prompt's answer. By default what the model predicts after it, or none if `answer`
             is given.
-        site: `resid` (layers are depths, 0 the embedding), `z`, `v`, `q` or `k`.
+        site: `resid` (layers are depths, 0 the embedding), or `z`, `v`, `q` or `k` of all heads of a layer.
         layers: Layers to patch, from 0; all by default.
         positions: Positions to patch, from 0; all by default.
         n_null: Random changes of the same length that each patch is compared with. `p` is corrected over the whole map.

@@ -340,6 +340,7 @@ def plan(options: PlanOptions) -> Plan:
         per_operation = seconds_per_operation(meta)
         checked = 2 * CHECKED_TOKENS * info.n_parameters * per_operation
         loading = (1 + (n_earlier or 0)) * (meta.memory_bytes / LOADED_PER_SECOND + checked)
+    is_folder = meta.is_here and info.revision is None  # and its checkpoints are folders
     of_layer = HEAD_BYTES * info.n_heads + VECTOR_BYTES * info.d_model
     steps = []
     for p in passes:
@@ -354,7 +355,8 @@ def plan(options: PlanOptions) -> Plan:
         memory=memory,
         free=free_bytes(meta.placement),
         disk=PAGE_BYTES + len(chosen) * (FINDINGS_BYTES + info.n_layers * of_layer),
-        download=meta.file_bytes * (not meta.is_here) + (0 if meta.model.task else (n_earlier or 0) * meta.file_bytes),
+        download=meta.file_bytes * (not meta.is_here)
+        + (0 if meta.model.task or is_folder else (n_earlier or 0) * meta.file_bytes),
         loading_seconds=loading,
         notes=tuple(dict.fromkeys(note for note in (meta.note, *(p.text.note for p in passes)) if note)),
     )

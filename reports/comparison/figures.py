@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _DASHES = ("solid", "dash", "dot", "dashdot")
 _NAME = 34  # characters of a name along an axis
-_QUESTION = 56  # characters of a line of a question
+_QUESTION, _LABEL = 46, 50  # characters of a line of a question, and of the name of a row: a phone shows as many
 _APART, _SPREAD = 0.28, 0.56  # of a row: between two groups at most, and over all of them
 _ABOVE, _BELOW = 0.38, 0.04  # of a row: how far its name lies above its middle, and its dots below
 _ROW, _A_GROUP, _AROUND = 48, 13, 110  # pixels of a row at least, for each group in it, above and below all rows
@@ -57,16 +57,21 @@ def _dots(headline: Table, numbers: Table) -> Figure:
     headline = headline.where(np.array([key in has_value for key in _keys(headline)], dtype=bool))
     plot, rows = go.Figure(), {}
     line, end = _LINE / max(_ROW, _A_GROUP * len(groups)), 0.0
+    left: dict[str, Any] = {"x": 0, "xanchor": "left", "align": "left", "showarrow": False}
     for probe in dict.fromkeys(headline["probe"].tolist()):
         lines = textwrap.wrap(question_of(probe), _QUESTION)
         end += line
         middle = end + line * (len(lines) - 1) / 2
         asked = "<br>".join(html.escape(line, quote=False) for line in lines)
-        plot.add_annotation(x=0, y=middle, xanchor="left", align="left", showarrow=False, text=f"<b>{asked}</b>")
+        plot.add_annotation(**left, y=middle, text=f"<b>{asked}</b>")
         end += line * (len(lines) + 0.2) + _ABOVE
         for name in dict.fromkeys(headline["name"][headline["probe"] == probe].tolist()):
-            words = _row_label(next(_of(headline, (probe, name)).rows()))
-            plot.add_annotation(x=0, y=end - _ABOVE, xanchor="left", showarrow=False, text=words, font={"size": 12})
+            row = next(_of(headline, (probe, name)).rows())
+            label = label_with_unit(probe, name, row.get("meaning") or "", row["unit"])  # old records hold no meaning
+            words = textwrap.wrap(html.escape(label, quote=False), _LABEL)
+            end += line * (len(words) - 1)
+            middle = end - _ABOVE - line * (len(words) - 1) / 2
+            plot.add_annotation(**left, y=middle, text="<br>".join(words), font={"size": 12})
             rows[probe, name] = end + _BELOW
             end += 1
     numbers = numbers.where(np.array([key in rows for key in _keys(numbers)], dtype=bool))
@@ -200,11 +205,6 @@ def _in_words(row: Mapping[str, Any]) -> str:
 def _title(name: str, unit: str) -> str:
     words = name.removesuffix(f"_{unit}").replace("_", " ")
     return html.escape(words if unit in ("1", "", "label") else f"{words} ({unit})")
-
-
-def _row_label(row: Mapping[str, Any]) -> str:
-    """What the number of a row is called, with its unit, as text of a figure; old records hold no meaning."""
-    return html.escape(label_with_unit(row["probe"], row["name"], row.get("meaning") or "", row["unit"]), quote=False)
 
 
 def _cut(name: str) -> str:

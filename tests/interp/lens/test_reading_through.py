@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 
 import interp
 from interp.cli.app import app
+from interp.errors import UsageError
 from interp.lens.fit import fit_prompts
 from interp.lens.jacobian import Valid
 from interp.lens.kinds import FittedLens
@@ -142,6 +143,12 @@ def test_the_commands_fit_and_show(tmp_path):
     shown = CliRunner().invoke(app, ["lens", "show", str(out), *asked, "--strip", "1"])
     assert shown.exit_code == 0 and "1 jacobian" in shown.stdout and "final" in shown.stdout
     assert "adds most to the predicted token" in shown.stdout
+    assert "other weights" not in shown.stdout
+    other = CliRunner().invoke(app, ["lens", "show", str(out), *asked, "--model", "tunnel:bijection-llama"])
+    assert other.exit_code == 0 and "1 jacobian: fitted on other weights, tunnel:bijection-gpt-neox" in other.stdout
+    for other in (["--seed", "1"], ["--n-pool", "30"], ["--model", "tunnel:hmm-llama"]):  # not held out; misfit
+        refused = CliRunner().invoke(app, ["lens", "show", str(out), *asked, *other])
+        assert refused.exit_code != 0 and isinstance(refused.exception, UsageError | SystemExit)
 
 
 def a_lens(model, kind="jacobian"):

@@ -4,10 +4,12 @@ import gc
 import weakref
 from collections.abc import Mapping
 from dataclasses import dataclass
+from shutil import copytree
 from typing import ClassVar
 
 import numpy as np
 import pytest
+from safetensors.numpy import load_file, save_file
 
 import interp
 from interp.capture import Capture
@@ -21,6 +23,7 @@ from interp.prompting.pools import prompts_for
 from interp.running import run as runner
 from interp.running.checkpoints import checkpoints_of, has_checkpoints, step_of
 from interp.running.collect import collect
+from interp.running.plan import plan
 from interp.running.run import run, specify
 from interp.running.spec import RunSpec
 from tests.tiny_models import fresh_model, tiny_model
@@ -95,10 +98,10 @@ def test_steps_models_and_probes_that_cannot_be_followed_are_refused(tiny_folder
     assert not has_checkpoints(llama)
     with pytest.raises(UsageError, match=r"there are none.*\n.*keep steps in the training"):
         run(llama, probes=["dynamics"], out=None, quiet=True)
-    with pytest.raises(UsageError, match="it is a folder, which holds one state of the weights"):
+    with pytest.raises(UsageError, match="no folders of its earlier states are named"):
         checkpoints_of(interp.load(tiny_folders["llama"], check=False), [Follower()], ("step1", "step2"))
     memory = interp.load(tiny_model("gpt_neox").module, check=False)
-    with pytest.raises(UsageError, match="given in memory"):
+    with pytest.raises(UsageError, match="no folders of its earlier states are named"):
         checkpoints_of(memory, [Follower()], ("step1", "step2", "step3"))
     with pytest.raises(UsageError, match="no probe of this run follows a training"):
         run(tunnel, probes=["manifold"], checkpoints=["0", "16"], n_pool=10, out=None, quiet=True)
@@ -160,6 +163,29 @@ def test_revisions_of_a_hub_model_are_read_on_the_drawn_prompts(revisions, use_c
     assert len({entry["revision"] for entry in known}) == 3
     assert record.spec["command"] == "", "prompts in memory have no name"
     assert RunSpec.of(record).checkpoints == ("step1", "step64", "step1000")
+
+
+def test_folders_of_a_training_of_ones_own_are_its_checkpoints(tmp_path, tiny_folders):
+    for i, step in enumerate(steps := (500, 0, 1000, 2000)):
+        copytree(tiny_folders["llama"], folder := tmp_path / f"checkpoint-{step}")
+        weights = load_file(folder / "model.safetensors")
+        scaled = {name: (1 + i) * value for name, value in weights.items()}
+        save_file(scaled, folder / "model.safetensors", metadata={"format": "pt"})
+    earlier = [str(tmp_path / f"checkpoint-{step}") for step in steps[:3]]
+    asked = {"probes": [Follower()], "prompts": TEXTS, "checkpoints": earlier, "out": None, "quiet": True}
+    known = run(str(tmp_path / "checkpoint-2000"), **asked).model["checkpoints"]
+    assert [entry["step"] for entry in known] == sorted(steps)
+    assert known[1]["fingerprint"] == interp.load(earlier[0], check=False).fingerprint
+    assert known[0]["fingerprint"] == interp.load(earlier[1], check=False).fingerprint
+    with pytest.raises(UsageError, match="the model is at step 500, and the model must be the last"):
+        run(earlier[0], **asked)
+    with pytest.raises(UsageError, match="does not contain the training step"):
+        run(str(tmp_path / "checkpoint-2000"), **asked | {"checkpoints": [*earlier, str(tmp_path)]})
+    end = interp.load(tmp_path / "checkpoint-2000")
+    in_memory = interp.load(end.module, tokenizer=end.tokenizer)
+    assert [entry["step"] for entry in run(in_memory, **asked).model["checkpoints"]] == [0, 500, 1000, None]
+    planned = plan(model=str(tmp_path / "checkpoint-2000"), probes="dynamics", checkpoints=earlier, is_timed=False)
+    assert planned.steps[1].n > 3 and planned.download == 0
 
 
 def test_a_hub_model_without_revisions_or_at_one_is_refused_beyond_it(revisions, use_cache):

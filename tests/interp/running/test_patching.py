@@ -58,6 +58,7 @@ def test_each_patch_copies_the_clean_activation_between_the_two_prompts(tunnel, 
 @pytest.mark.parametrize("site", ["resid", "z", "v"])
 def test_all_positions_of_one_layers_residual_stream_give_the_clean_logits(tunnel, pair, site):
     found = interp.patching_map(tunnel, *pair, site=site, n_null=0)
+    assert np.isnan(found.p).all(), "nothing was compared"
     for layer in found.layers:
         with interp.applied(tunnel, *found.edits(layer)):
             patched = logits(tunnel, pair[1])

@@ -89,6 +89,14 @@ def test_of_many_prompts_a_sample_is_read_and_stands_for_all(monkeypatch, tmp_pa
     assert found[1][1][1].kept == pytest.approx(found[0][1][1].kept, rel=0.05)
 
 
+def test_a_column_of_texts_is_named_of_the_file_and_not_of_the_prompts_in_it(tmp_path, tiny_folders):
+    (table := tmp_path / "texts.csv").write_text("".join(["question,kind\n", *(f"text {i},a\n" for i in range(6))]))
+    (tmp_path / "config.json").write_text((tiny_folders["llama"] / "config.json").read_text())
+    for folder in (tiny_folders["llama"], tmp_path):  # with a tokenizer, and without
+        found = untimed("manifold", model=str(folder), prompts=str(table), text_column="question", n_pool=5)
+        assert [step.n_prompts for step in found.steps] == [5]
+
+
 def test_checkpoints_are_counted_with_the_end_and_the_draw_before_them():
     draw, course = untimed("dynamics", model=TUNNEL, n_pool=40).steps
     assert (draw.n, draw.n_tokens, draw.analysis_seconds) == (1, 40 * 23, 0.0) and "the draw" in draw.what

@@ -287,6 +287,8 @@ def test_two_models_stand_side_by_side_under_each_question(tmp_path):
     record = compared(tmp_path, [made("a", 1.0, card=card(0, 0.1)), made("b", 3.0, card=card(1, 0.105, d_head=2))])
     figure = drawn(record)["numbers"]
     said = [note.text.replace("<br>", " ") for note in figure.plot.layout.annotations]
+    lines = [line for note in figure.plot.layout.annotations for line in re.sub("</?b>", "", note.text).split("<br>")]
+    assert max(map(len, lines)) <= 50, "a phone shows as many"
     asked = ["How far is the tunnel from the exact posterior?", load_entry("probe", "manifold").question]
     assert said == [f"<b>{asked[0]}</b>", "KL from the exact posterior (bits)", f"<b>{asked[1]}</b>", "share (bits)"]
     a, b = (next(trace for trace in figure.plot.data if trace.name == name) for name in "ab")
