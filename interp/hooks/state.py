@@ -89,6 +89,16 @@ def _modes(model: Model) -> Iterator[tuple[str, str]]:
                 f"is described as {model.info.dtype}",
                 "Read it outside of the autocast block; to measure in half precision, load the model in it.",
             )
+    if torch.get_default_device().type == "meta":
+        yield (
+            "PyTorch's default device is meta, where tensors have no numbers",
+            "Read it outside of `torch.device('meta')`, or call torch.set_default_device('cpu').",
+        )
+    if model.info.dtype == "float32" and torch.get_float32_matmul_precision() == "medium":
+        yield (
+            "PyTorch's precision of float32 products is 'medium': they may be rounded to bfloat16",
+            "Call torch.set_float32_matmul_precision('highest').",
+        )
     kernel = str(model.config._attn_implementation)
     computed: Any = ALL_ATTENTION_FUNCTIONS.get(kernel)
     home = getattr(getattr(computed, "func", computed), "__module__", "interp.")

@@ -64,6 +64,15 @@ def quantised(module):
 
 
 @contextmanager
+def float32_products(precision):
+    torch.set_float32_matmul_precision(precision)
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision("highest")
+
+
+@contextmanager
 def default_dtype(dtype):
     torch.set_default_dtype(dtype)
     try:
@@ -95,6 +104,8 @@ CHANGES = {
 AROUND = {
     "default dtype is bfloat16": lambda: default_dtype(torch.bfloat16),
     "autocast is on": lambda: torch.autocast("cpu", dtype=torch.bfloat16),
+    "precision of float32 products is 'medium'": lambda: float32_products("medium"),
+    "default device is meta": lambda: torch.device("meta"),
 }
 
 
