@@ -164,7 +164,8 @@ def listening(model: Model, *listeners: Listener, ours: Ours | None = None) -> I
 def attention_function(model: Model, name: str) -> Iterator[None]:
     """Let `model` use another registered attention function (`eager`, say) until the block is left."""
     modules: list[Any] = list(model.family.attention_modules(model.module))
-    configs = {id(c): c for c in (getattr(m, "config", model.config) for m in modules)}
+    # Layers that were copied have configurations of their own; masks are made by that of the model.
+    configs = {id(c): c for c in (model.config, *(getattr(m, "config", model.config) for m in modules))}
     is_own = name == ATTENTION and has_own_attention(model)
     before = {key: config._attn_implementation for key, config in configs.items()}
     try:
