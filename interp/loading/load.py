@@ -211,7 +211,16 @@ def _given(tokenizer: Tokenizer) -> Any:
     """The tokenizer handed over: an object of transformers or of `tokenizers`, or where its files lie."""
     if isinstance(tokenizer, str | Path):
         return read_tokenizer(locate(str(tokenizer)).files)
-    return PreTrainedTokenizerFast(tokenizer_object=tokenizer) if isinstance(tokenizer, RawTokenizer) else tokenizer
+    if isinstance(tokenizer, RawTokenizer):
+        return PreTrainedTokenizerFast(tokenizer_object=tokenizer)
+    if tokenizer is not None and not isinstance(tokenizer, PreTrainedTokenizerBase):
+        has_one = isinstance(getattr(tokenizer, "tokenizer", None), PreTrainedTokenizerBase)
+        raise UsageError(
+            asked=f"the tokenizer given ({type(tokenizer).__name__})",
+            found="it is a processor with a tokenizer inside" if has_one else "it is no tokenizer of transformers",
+            fix="Give `processor.tokenizer`." if has_one else "Give one, its folder or its hub id.",
+        )
+    return tokenizer
 
 
 def _describe(module: PreTrainedModel) -> ModelInfo:

@@ -38,7 +38,7 @@ def as_tokens(model: Model, pool: PromptSet, needs: Sequence[Need], window: int 
         )
     read = _from_texts(pool, model.tokenizer, window, bos) if pool.is_text else _from_ids(pool)
     _refuse_long(read, model.info.max_positions)
-    _refuse_outside(read, model.info.vocab_size)
+    _refuse_outside(read, model)
     columns = {need.at for need in needs} - PLACES
     if columns and read.n_truncated:
         raise PromptError(
@@ -149,15 +149,17 @@ def _refuse_long(read: Run, max_positions: int | None) -> None:
     )
 
 
-def _refuse_outside(read: Run, vocab_size: int) -> None:
+def _refuse_outside(read: Run, model: Model) -> None:
+    vocab_size, fix = model.info.vocab_size, "Use the ids of this model's own tokenizer."
     for i, one in enumerate(read.ids):
         if one.min() < 0 or one.max() >= vocab_size:
-            worst = int(one.min() if one.min() < 0 else one.max())
-            raise PromptError(
-                asked=f"prompt {i + 1} of {read.prompts.name!r}",
-                found=f"it holds the token id {worst}; the vocabulary's are 0 to {vocab_size - 1}",
-                fix="Use the ids of this model's own tokenizer.",
-            )
+            worst = one.min() if one.min() < 0 else one.max()
+            found = f"it holds the token id {worst}; the vocabulary's are 0 to {vocab_size - 1}"
+            if read.prompts.is_text:
+                (name,) = words_of(model, np.array([worst]))
+                found = f"its tokenizer has {name!r} as token {worst}, and the model embeds 0 to {vocab_size - 1}"
+                fix = "Leave the token out, or call `resize_token_embeddings(len(tokenizer))` before training it."
+            raise PromptError(asked=f"prompt {i + 1} of {read.prompts.name!r}", found=found, fix=fix)
 
 
 def words_of(model: Model, ids: np.ndarray) -> tuple[str, ...]:

@@ -3,6 +3,7 @@
 import copy
 import warnings
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -253,6 +254,27 @@ def test_copies_that_share_their_weights_are_read():
         for part, weight in theirs.named_parameters(recurse=False):
             setattr(mine, part, weight)
     assert all(check.passed for check in interp.load(module).checks)
+
+
+def test_copies_of_all_layers_are_read_though_each_has_a_configuration_of_its_own():
+    model = fresh_model("mistral")
+    prompts, sites = token_prompts((7, 12))[0], ["resid", "pattern_entropy"]
+    plain = interp.collect(model, prompts, sites)
+    layers = model.module.model.layers
+    for n, layer in enumerate([*layers]):
+        layers[n] = copy.deepcopy(layer)
+    read = interp.collect(interp.load(model.module), prompts, sites)
+    assert all((read[site] == plain[site]).all() for site in sites)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [(3, r"tokenizer given \(int\): it is no tokenizer"), (nn.Linear(2, 2), r"given \(Linear\): it is no tokenizer"),
+     (SimpleNamespace(tokenizer=any_tokenizer()), "a processor with a tokenizer inside\n  Give `processor.tokenizer`")],
+)  # fmt: skip
+def test_what_is_no_tokenizer_is_refused(given, said, without_type_checks):
+    with pytest.raises(UsageError, match=said):
+        interp.load(llama(), tokenizer=given)
 
 
 def boot(family, folder):
