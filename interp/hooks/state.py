@@ -171,20 +171,21 @@ def _read(model: Model) -> tuple[Any, ...]:
 def _uncompiled(parts: list[torch.nn.Module]) -> Iterator[None]:
     """Let every part run its own Python code: a compiled one keeps the hooks and the attention that it was made with.
 
-    Covers `module.compile()`, `torch.compile` of a part, and of its `forward`.
+    Covers `module.compile()`, `torch.compile` of a part, and of its `forward`; and the `forward` under autocast that
+    accelerate gives a model which it prepares for mixed precision (the Trainer's, say).
     """
     with ExitStack() as stack:
         for part in parts:
             if part._compiled_call_impl is not None:
                 stack.enter_context(held(part, "_compiled_call_impl", None))
-            original = getattr(vars(part).get("forward"), _ORIGINAL, None)
+            original = vars(part).get(_UNROUNDED) or getattr(vars(part).get("forward"), _ORIGINAL, None)
             if original is not None:
                 stack.enter_context(held(part, "forward", original))
         yield
 
 
-_ORIGINAL = "_torchdynamo_orig_callable"
-"""Where torch.compile leaves the function that it was given."""
+_ORIGINAL, _UNROUNDED = "_torchdynamo_orig_callable", "_original_forward"
+"""Where torch.compile leaves the function that it was given, and accelerate the `forward` without autocast."""
 
 
 def _name(dtype: torch.dtype) -> str:
