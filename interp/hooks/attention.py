@@ -84,7 +84,7 @@ def claimed(model: Model) -> Iterator[None]:
             )
         readers.append(me)
     try:
-        look = of_this_thread(lambda *_: refuse_mode(model))  # before each of its passes
+        look = in_own_thread(this_thread(), lambda *_: refuse_mode(model))  # before each of its passes
         with as_described(model), nullcontext() if len(readers) > 1 else model.module.register_forward_pre_hook(look):
             yield
     finally:
@@ -116,11 +116,6 @@ def in_own_thread(ours: Ours, hook: Callable[_P, _T]) -> Callable[_P, _T | None]
         return hook(*args, **kwargs) if ours() else None
 
     return hooked
-
-
-def of_this_thread(hook: Callable[_P, _T]) -> Callable[_P, _T | None]:
-    """A hook for the passes of the thread that calls this, alone."""
-    return in_own_thread(this_thread(), hook)
 
 
 @contextmanager

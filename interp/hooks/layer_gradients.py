@@ -174,18 +174,16 @@ def in_float64(model: Model, n_copies: int = 1) -> Model:
 
 def refuse_without_gradients(model: Model, *, of_weights: bool = True) -> None:
     """Raise `ModelError` for a model that gradients do not pass, or that has none `of_weights`, being quantised."""
-    if of_weights and model.info.quantisation is not None:
-        found = "its weights are quantised"
-    elif "offloaded" in model.info.device:
-        found = "parts of it are offloaded, and the backward pass needs all weights at once"
-    elif any(parameter.is_inference() for parameter in model.module.parameters()):
-        found = "its weights were made inside torch.inference_mode, where nothing has gradients"
-    else:
-        return
-    fix = "Load it whole, in float32 or bfloat16, outside of torch.inference_mode."
-    if not of_weights:
-        fix += " Or measure without a screen (--set heads.screen=off)."
-    raise ModelError(asked=f"the gradients of {model.name}", found=found, fix=fix)
+    made_there = any(parameter.is_inference() for parameter in model.module.parameters())
+    reasons = {
+        "its weights are quantised": of_weights and model.info.quantisation is not None,
+        "parts of it are offloaded, and the backward pass needs all weights at once": "offloaded" in model.info.device,
+        "its weights were made inside torch.inference_mode, where nothing has gradients": made_there,
+    }
+    for found in (reason for reason, is_so in reasons.items() if is_so):
+        other = "" if of_weights else " Or measure without a screen (--set heads.screen=off)."
+        fix = f"Load it whole, in float32 or bfloat16, outside of torch.inference_mode.{other}"
+        raise ModelError(asked=f"the gradients of {model.name}", found=found, fix=fix)
 
 
 @contextmanager

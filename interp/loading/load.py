@@ -35,7 +35,6 @@ from interp.options import RunOptions
 from interp.records.tunnel_card import refuse_changed
 
 Tokenizer = PreTrainedTokenizerBase | RawTokenizer | str | Path | None
-DeviceMap = str | Mapping[str, int | str] | None
 
 
 def load(
@@ -46,7 +45,7 @@ def load(
     adapter: str | Path | None = None,
     dtype: str | torch.dtype | None = None,
     device: str | torch.device | int | None = None,
-    device_map: DeviceMap = None,
+    device_map: str | Mapping[str, int | str] | None = None,
     trust_remote_code: bool = False,
     allow_pickle: bool = False,
     allow_quantised: bool = False,
@@ -213,14 +212,11 @@ def _given(tokenizer: Tokenizer) -> Any:
         return read_tokenizer(locate(str(tokenizer)).files)
     if isinstance(tokenizer, RawTokenizer):
         return PreTrainedTokenizerFast(tokenizer_object=tokenizer)
-    if tokenizer is not None and not isinstance(tokenizer, PreTrainedTokenizerBase):
-        has_one = isinstance(getattr(tokenizer, "tokenizer", None), PreTrainedTokenizerBase)
-        raise UsageError(
-            asked=f"the tokenizer given ({type(tokenizer).__name__})",
-            found="it is a processor with a tokenizer inside" if has_one else "it is no tokenizer of transformers",
-            fix="Give `processor.tokenizer`." if has_one else "Give one, its folder or its hub id.",
-        )
-    return tokenizer
+    inside = getattr(tokenizer, "tokenizer", tokenizer)  # of the processor of a multimodal model
+    if not isinstance(inside, PreTrainedTokenizerBase | None):
+        asked, fix = f"the tokenizer given ({type(tokenizer).__name__})", "Give one, its folder or its hub id."
+        raise UsageError(asked=asked, found="it is no tokenizer of transformers", fix=fix)
+    return inside
 
 
 def _describe(module: PreTrainedModel) -> ModelInfo:

@@ -36,7 +36,10 @@ def as_tokens(model: Model, pool: PromptSet, needs: Sequence[Need], window: int 
             found="its prompts are token ids, whose scored positions count from the front",
             fix="Leave out the window, or cut the ids and move the positions yourself.",
         )
-    read = _from_texts(pool, model.tokenizer, window, bos) if pool.is_text else _from_ids(pool)
+    if pool.is_text:
+        read = _from_texts(pool, model.tokenizer, window, bos)
+    else:
+        read = Run(pool, [np.array(prompt.token_ids, dtype=np.int64) for prompt in pool.prompts])
     _refuse_long(read, model.info.max_positions)
     _refuse_outside(read, model)
     columns = {need.at for need in needs} - PLACES
@@ -83,10 +86,6 @@ def _from_texts(prompts: PromptSet, tokenizer: PreTrainedTokenizerBase | None, w
         window=window,
         notes=tuple(_notes(tokenizer, texts, own, before, after)),
     )
-
-
-def _from_ids(prompts: PromptSet) -> Run:
-    return Run(prompts, [np.array(prompt.token_ids, dtype=np.int64) for prompt in prompts])
 
 
 def _encode(tokenizer: PreTrainedTokenizerBase, texts: list[str]) -> list[Ids]:

@@ -267,14 +267,12 @@ def test_copies_of_all_layers_are_read_though_each_has_a_configuration_of_its_ow
     assert all((read[site] == plain[site]).all() for site in sites)
 
 
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [(3, r"tokenizer given \(int\): it is no tokenizer"), (nn.Linear(2, 2), r"given \(Linear\): it is no tokenizer"),
-     (SimpleNamespace(tokenizer=any_tokenizer()), "a processor with a tokenizer inside\n  Give `processor.tokenizer`")],
-)  # fmt: skip
-def test_what_is_no_tokenizer_is_refused(given, said, without_type_checks):
-    with pytest.raises(UsageError, match=said):
-        interp.load(llama(), tokenizer=given)
+def test_a_processor_has_a_tokenizer_and_what_has_none_is_refused(without_type_checks):
+    processor = SimpleNamespace(tokenizer=any_tokenizer())
+    assert interp.load(llama(), tokenizer=processor, check=False).tokenizer is processor.tokenizer
+    for given in (3, nn.Linear(2, 2), SimpleNamespace(tokenizer=3)):
+        with pytest.raises(UsageError, match=rf"tokenizer given \({type(given).__name__}\): it is no tokenizer"):
+            interp.load(llama(), tokenizer=given)
 
 
 def boot(family, folder):
