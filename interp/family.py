@@ -203,11 +203,13 @@ class Family:
         for field, value, reason in self.refused:
             found = getattr(config, field, not value)
             if bool(found) is value:
-                raise ModelError(
-                    asked=f"reading a model of the family {self.name} with {field} = {found}",
-                    found=reason,
-                    fix="Other models of the family can be read.",
-                )
+                raise self._refusal(f" with {field} = {found}", reason)
+        if self.attention_layers(config) == ():
+            raise self._refusal("", f"none of its {config.num_hidden_layers} layers has attention")
+
+    def _refusal(self, shape: str, reason: str) -> ModelError:
+        asked, fix = f"reading a model of the family {self.name}{shape}", "Other models of the family can be read."
+        return ModelError(asked=asked, found=reason, fix=fix)
 
     def is_parallel(self, config: "PretrainedConfig") -> bool:
         return self.parallel if isinstance(self.parallel, bool) else bool(getattr(config, self.parallel))

@@ -98,11 +98,6 @@ def _settings(*names: str) -> Callable[[Model], object]:
     return lambda model: {name: getattr(model.config, name, None) for name in names}
 
 
-def _scalings(model: Model) -> list[object]:
-    modules = model.family.attention_modules(model.module) if model.family.has_attention else []
-    return [getattr(module, "scaling", None) for module in modules]
-
-
 _ALIKE: dict[str, Callable[[Model], object]] = {
     "layers": lambda model: model.info.n_layers,
     "heads": lambda model: (model.info.n_heads, model.info.n_kv_heads),
@@ -114,6 +109,9 @@ _ALIKE: dict[str, Callable[[Model], object]] = {
     "learnt sinks": lambda model: [
         p.tolist() for name, p in model.module.named_parameters() if name.endswith(".sinks")
     ],
-    "scales of scores": lambda model: (_scalings(model), _settings("attn_logit_softcapping")(model)),
+    "scales of scores": lambda model: (
+        _settings("attn_logit_softcapping")(model),
+        [getattr(module, "scaling", None) for module in model.family.attention_modules(model.module)],
+    ),
 }
 """What both have to have in common, in the order in which it is asked."""

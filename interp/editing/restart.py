@@ -19,7 +19,7 @@ from jaxtyping import Int
 
 from interp.edit import Edit
 from interp.editing.prompt_tensors import PromptTensors
-from interp.hooks.attention import Listener, of_this_thread
+from interp.hooks.attention import Listener, in_own_thread, this_thread
 from interp.hooks.block_hooks import block_hooks
 from interp.hooks.pattern import AttentionCall
 from interp.model import Model
@@ -76,7 +76,7 @@ class Residuals:
         first = self.model.family.layer_modules(self.model.module)[0]
         with (
             block_hooks(self.model, {"resid"}, on_site, layers=self.kept.layers),
-            first.register_forward_hook(of_this_thread(returned)),
+            first.register_forward_hook(in_own_thread(this_thread(), returned)),
         ):
             yield
 

@@ -25,9 +25,9 @@ from interp.editing.edited_rows import edited_rows
 from interp.editing.editor import Editor, needs_outputs, refuse_misfits
 from interp.editing.prompt_tensors import HeadOutputs
 from interp.editing.steps import EditStep, make_steps
-from interp.errors import UsageError
 from interp.hooks.attention import Listener, listening
 from interp.hooks.block_hooks import at_head
+from interp.hooks.layer_gradients import refuse_without_gradients, with_gradients
 from interp.hooks.pattern import AttentionCall
 from interp.information import BITS_PER_NAT
 from interp.model import Model
@@ -52,20 +52,16 @@ def token_bytes(model: Model) -> int:
     return _NUMBERS_KEPT * model.info.n_layers * model.info.d_model * model.module.dtype.itemsize
 
 
+@with_gradients()
 def read_screen(model: Model, run: Run, screen: Screen, *, graph_bytes: int = GRAPH_BYTES) -> dict[str, Readout]:
     """`slope` and `curvature` in bits, `[prompt, layer, head]`, by the names of the screen's edits.
 
-    Layers that an edit does not name are 0. Raises `UsageError` where an edit does not fit the model, or parts of the
-    model are offloaded.
+    Layers that an edit does not name are 0. Raises `UsageError` where an edit does not fit the model, `ModelError`
+    where gradients do not pass it.
     """
     edits = [edit for each in screen.edits.values() for edit in each]
     refuse_misfits(edits, model)
-    if "offloaded" in model.info.device:
-        raise UsageError(
-            asked=f"gradients of {model.name}",
-            found="parts of it are offloaded, and the backward pass needs all weights at once",
-            fix="Load it whole, or measure without a screen (--set heads.screen=off).",
-        )
+    refuse_without_gradients(model, of_weights=False)
     run = run.take(screen.prompts)
     outputs = HeadOutputs(run.lengths, {n for e in edits if needs_outputs(e) for n in e.layers(model.info)})
     if outputs.layers:
@@ -118,7 +114,7 @@ def _read_batch(
         mine = rows.to(entering.device)
         return entering[mine.item, mine.position]
 
-    with torch.enable_grad(), listening(model, heads), at_head(model, pick):
+    with listening(model, heads), at_head(model, pick):
         logits = model.module(input_ids=batch.ids, use_cache=False).logits[0]  # [row, vocab]
         if screen.measure == "posterior_kl":
             logits = logits.gather(1, torch.tensor(run.prompts.outcomes_of(rows.prompt)).to(logits.device))

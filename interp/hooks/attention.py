@@ -84,7 +84,7 @@ def claimed(model: Model) -> Iterator[None]:
             )
         readers.append(me)
     try:
-        look = of_this_thread(lambda *_: refuse_mode(model))  # before each of its passes
+        look = in_own_thread(this_thread(), lambda *_: refuse_mode(model))  # before each of its passes
         with as_described(model), nullcontext() if len(readers) > 1 else model.module.register_forward_pre_hook(look):
             yield
     finally:
@@ -116,11 +116,6 @@ def in_own_thread(ours: Ours, hook: Callable[_P, _T]) -> Callable[_P, _T | None]
         return hook(*args, **kwargs) if ours() else None
 
     return hooked
-
-
-def of_this_thread(hook: Callable[_P, _T]) -> Callable[_P, _T | None]:
-    """A hook for the passes of the thread that calls this, alone."""
-    return in_own_thread(this_thread(), hook)
 
 
 @contextmanager
@@ -164,7 +159,8 @@ def listening(model: Model, *listeners: Listener, ours: Ours | None = None) -> I
 def attention_function(model: Model, name: str) -> Iterator[None]:
     """Let `model` use another registered attention function (`eager`, say) until the block is left."""
     modules: list[Any] = list(model.family.attention_modules(model.module))
-    configs = {id(c): c for c in (getattr(m, "config", model.config) for m in modules)}
+    # Layers that were copied have configurations of their own; masks are made by that of the model.
+    configs = {id(c): c for c in (model.config, *(getattr(m, "config", model.config) for m in modules))}
     is_own = name == ATTENTION and has_own_attention(model)
     before = {key: config._attn_implementation for key, config in configs.items()}
     try:

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from interp.family import Projection
-from interp.hooks.attention import Ours, in_own_thread, of_this_thread, this_thread
+from interp.hooks.attention import Ours, in_own_thread, this_thread
 from interp.model import Model
 
 ROUTED = {"router_log_prob", "router_weight"}
@@ -113,7 +113,7 @@ def at_head(model: Model, pick: Callable[[torch.Tensor], torch.Tensor]) -> Abstr
         return (pick(args[0])[None],)
 
     output: Any = model.module.get_output_embeddings()
-    return output.register_forward_pre_hook(of_this_thread(hook))
+    return output.register_forward_pre_hook(in_own_thread(this_thread(), hook))
 
 
 def on_sum(

@@ -15,7 +15,8 @@ Source: Paper II (arXiv 2512.22473), equations of section 3.
 """
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -171,14 +172,25 @@ def in_float64(model: Model, n_copies: int = 1) -> Model:
     return replace(model, module=module, info=replace(model.info, dtype="float64", device=device))
 
 
-def refuse_without_gradients(model: Model) -> None:
-    """Raise `ModelError` for a model that gradients do not pass: quantised, or with parts that are offloaded."""
-    if model.info.quantisation is not None or "offloaded" in model.info.device:
-        raise ModelError(
-            asked=f"the gradients of {model.name}",
-            found="its weights are quantised" if model.info.quantisation is not None else "parts of it are offloaded",
-            fix="Load it whole, in float32 or bfloat16.",
-        )
+def refuse_without_gradients(model: Model, *, of_weights: bool = True) -> None:
+    """Raise `ModelError` for a model that gradients do not pass, or that has none `of_weights`, being quantised."""
+    made_there = any(parameter.is_inference() for parameter in model.module.parameters())
+    reasons = {
+        "its weights are quantised": of_weights and model.info.quantisation is not None,
+        "parts of it are offloaded, and the backward pass needs all weights at once": "offloaded" in model.info.device,
+        "its weights were made inside torch.inference_mode, where nothing has gradients": made_there,
+    }
+    for found in (reason for reason, is_so in reasons.items() if is_so):
+        other = "" if of_weights else " Or measure without a screen (--set heads.screen=off)."
+        fix = f"Load it whole, in float32 or bfloat16, outside of torch.inference_mode.{other}"
+        raise ModelError(asked=f"the gradients of {model.name}", found=found, fix=fix)
+
+
+@contextmanager
+def with_gradients() -> Iterator[None]:
+    """Let gradients be computed in the block, or the function, also where the caller has switched them off."""
+    with torch.inference_mode(False), torch.enable_grad():
+        yield
 
 
 class _Layer(Listener):

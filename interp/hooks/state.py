@@ -73,6 +73,16 @@ def _modes(model: Model) -> Iterator[tuple[str, str]]:
                 f"is described as {model.info.dtype}",
                 "Read it outside of the autocast block; to measure in half precision, load the model in it.",
             )
+    if torch.get_default_device().type == "meta":
+        yield (
+            "PyTorch's default device is meta, where tensors have no numbers",
+            "Read it outside of `torch.device('meta')`, or call torch.set_default_device('cpu').",
+        )
+    if model.info.dtype == "float32" and torch.get_float32_matmul_precision() == "medium":
+        yield (
+            "PyTorch's precision of float32 products is 'medium': they may be rounded to bfloat16",
+            "Call torch.set_float32_matmul_precision('highest').",
+        )
     kernel = str(model.config._attn_implementation)
     computed: Any = ALL_ATTENTION_FUNCTIONS.get(kernel)
     home = getattr(getattr(computed, "func", computed), "__module__", "interp.")
@@ -145,20 +155,21 @@ def _read(model: Model) -> tuple[Any, ...]:
 def _uncompiled(parts: list[torch.nn.Module]) -> Iterator[None]:
     """Let every part run its own Python code: a compiled one keeps the hooks and the attention that it was made with.
 
-    Covers `module.compile()`, `torch.compile` of a part, and of its `forward`.
+    Covers `module.compile()`, `torch.compile` of a part, and of its `forward`; and the `forward` under autocast that
+    accelerate gives a model which it prepares for mixed precision (the Trainer's, say).
     """
     with ExitStack() as stack:
         for part in parts:
             if part._compiled_call_impl is not None:
                 stack.enter_context(held(part, "_compiled_call_impl", None))
-            original = getattr(vars(part).get("forward"), _ORIGINAL, None)
+            original = vars(part).get(_UNROUNDED) or getattr(vars(part).get("forward"), _ORIGINAL, None)
             if original is not None:
                 stack.enter_context(held(part, "forward", original))
         yield
 
 
-_ORIGINAL = "_torchdynamo_orig_callable"
-"""Where torch.compile leaves the function that it was given."""
+_ORIGINAL, _UNROUNDED = "_torchdynamo_orig_callable", "_original_forward"
+"""Where torch.compile leaves the function that it was given, and accelerate the `forward` without autocast."""
 
 
 def _name(dtype: torch.dtype) -> str:

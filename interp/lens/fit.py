@@ -11,7 +11,7 @@ from jaxtyping import Int
 from interp.editing.editor import edits_applied
 from interp.editing.screen import token_bytes
 from interp.errors import PromptError, UnknownName, UsageError
-from interp.hooks.layer_gradients import refuse_without_gradients
+from interp.hooks.layer_gradients import refuse_without_gradients, with_gradients
 from interp.lens.held import HeldOut
 from interp.lens.jacobian import N_GROUPS, Valid, fit_jacobian, steps_of
 from interp.lens.kinds import KINDS, FittedLens, Kind
@@ -97,6 +97,7 @@ def fit_prompts(model: Model, asked: RunOptions, skip_first: int | None = None, 
     return FitPrompts(pool, ids, held=np.flatnonzero(is_held)[:MOST_HELD], fitted=fitted, valid=valid)
 
 
+@with_gradients()
 def fit_lens(
     model: Model, prompts: Prompts | None = None, kind: Kind = "jacobian", *, n_pool: int | None = None,
     window: int | None = None, precision_bits: float = PRECISION_BITS,
@@ -188,7 +189,7 @@ def _tuned(
     counts = asked.valid.counts(np.asarray(rows["position"]), np.asarray(rows["length"]))
     stream = torch.from_numpy(found[resid][:, counts]).to(model.input_device, model.module.dtype)
     fold = asked.groups(N_FOLDS, seed)[chosen][np.asarray(rows["prompt"])[counts]]
-    with torch.inference_mode(False), torch.no_grad():
+    with torch.no_grad():
         maps = TunedFit(Lens(model), stream, fold, np.random.default_rng([seed, 7])).maps(seconds, progress)
     lens = replace(FittedLens.logit(model), kind="tuned", n_prompts=len(chosen), about=about)
     matrices, offsets = (dict(enumerate(x.cpu() for x in each)) for each in zip(*maps, strict=True))

@@ -57,13 +57,7 @@ def stream_of(model: Model, batch: Batch, *, repeat: int = 1) -> list[torch.Tens
     if repeat > 1:
         ids = ids.repeat_interleave(repeat, dim=0)
         layout = {name: x.repeat_interleave(repeat, dim=0) if len(x) > 1 else x for name, x in layout.items()}
-    with (
-        torch.inference_mode(False),
-        torch.enable_grad(),
-        listening(model, Listener()),
-        block_hooks(model, {"resid"}, on_site),
-        suppress(EnoughRead),
-    ):
+    with listening(model, Listener()), block_hooks(model, {"resid"}, on_site), suppress(EnoughRead):
         model.module(input_ids=ids, use_cache=False, **layout)
     return [found[depth] for depth in range(n_layers + 1)]
 
@@ -99,7 +93,8 @@ class JacobianSums:
     """Sums of J by group and depth `[group, depth, d_model, d_model]`, and how many prompts each weighs as."""
 
     def __init__(self, n_groups: int, n_layers: int, d_model: int) -> None:
-        self.sums, self.weight = torch.zeros(n_groups, n_layers, d_model, d_model), np.zeros(n_groups)
+        shape = (n_groups, n_layers, d_model, d_model)
+        self.sums, self.weight = torch.zeros(shape, dtype=torch.float32), np.zeros(n_groups)
         self.seen: set[int] = set()
 
     def add(self, group: int, rows: torch.Tensor, cotangents: torch.Tensor, n_prompts: int) -> None:
@@ -179,7 +174,7 @@ def pulled_back(
     if horizon:
         pairs = [(mask * (place == end), share * (place <= end - horizon)) for end in place]
     parts = cotangents.split(repeat)
-    found = torch.zeros(len(stream) - 1, len(cotangents), d_model, device=mask.device)
+    found = torch.zeros(len(stream) - 1, *cotangents.shape, dtype=cotangents.dtype, device=mask.device)
     for i, (targets, sources) in enumerate(pairs):
         for k, part in enumerate(parts):
             filled = torch.nn.functional.pad(part, (0, 0, 0, repeat - len(part)))

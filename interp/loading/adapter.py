@@ -77,6 +77,8 @@ def merge_adapter(
         adapted.eval()
         expected = _logits(adapted)
         _part_shared_weights(adapted)
+    fix = "Only an adapter that changes weights and nothing else can be read: measure its base, or another adapter."
+    with readable(asked, fix, found="it cannot be merged into the weights", error=ModelError), quiet_libraries():
         merged: Any = adapted.merge_and_unload(safe_merge=True).eval()
         error = relative_error(_logits(merged), expected)
     after = _squares(merged)

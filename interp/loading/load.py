@@ -35,7 +35,6 @@ from interp.options import RunOptions
 from interp.records.tunnel_card import refuse_changed
 
 Tokenizer = PreTrainedTokenizerBase | RawTokenizer | str | Path | None
-DeviceMap = str | Mapping[str, int | str] | None
 
 
 def load(
@@ -46,7 +45,7 @@ def load(
     adapter: str | Path | None = None,
     dtype: str | torch.dtype | None = None,
     device: str | torch.device | int | None = None,
-    device_map: DeviceMap = None,
+    device_map: str | Mapping[str, int | str] | None = None,
     trust_remote_code: bool = False,
     allow_pickle: bool = False,
     allow_quantised: bool = False,
@@ -211,7 +210,13 @@ def _given(tokenizer: Tokenizer) -> Any:
     """The tokenizer handed over: an object of transformers or of `tokenizers`, or where its files lie."""
     if isinstance(tokenizer, str | Path):
         return read_tokenizer(locate(str(tokenizer)).files)
-    return PreTrainedTokenizerFast(tokenizer_object=tokenizer) if isinstance(tokenizer, RawTokenizer) else tokenizer
+    if isinstance(tokenizer, RawTokenizer):
+        return PreTrainedTokenizerFast(tokenizer_object=tokenizer)
+    inside = getattr(tokenizer, "tokenizer", tokenizer)  # of the processor of a multimodal model
+    if not isinstance(inside, PreTrainedTokenizerBase | None):
+        asked, fix = f"the tokenizer given ({type(tokenizer).__name__})", "Give one, its folder or its hub id."
+        raise UsageError(asked=asked, found="it is no tokenizer of transformers", fix=fix)
+    return inside
 
 
 def _describe(module: PreTrainedModel) -> ModelInfo:

@@ -11,7 +11,7 @@ from transformers import PreTrainedConfig
 from interp.errors import ModelError, UsageError
 from interp.options import RunOptions
 from interp.system.float64 import has_float64
-from interp.system.plain_numbers import DTYPES
+from interp.system.plain_numbers import DTYPES, device_name
 from interp.system.processes import local_rank, n_started
 
 HEADROOM = 1.2
@@ -71,6 +71,9 @@ def choose_placement(
     if isinstance(device_map, str) and device_map not in _SPREADS:
         fix = f"Give one of {', '.join(_SPREADS)}, or name one device (--device)."
         raise UsageError(asked=f"device_map={device_map!r}", found="there is no such way to spread a model", fix=fix)
+    for place in device_map.values() if isinstance(device_map, Mapping) else ():
+        if place != "disk":
+            _device(device_name(place))
     placement = Placement("float32", str(_everywhere()[0] if device_map is not None else _device(device)), device_map)
     if dtype is None:
         on_gpu = any(place.type == "cuda" for place in _places(placement))

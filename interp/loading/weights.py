@@ -64,6 +64,8 @@ def read_weights(files: ModelFiles, config: PreTrainedConfig, placement: Placeme
     except (OSError, ValueError, RuntimeError, LookupError, EOFError, pickle.PickleError, SafetensorError) as error:
         raise _unreadable(files, f"transformers cannot read them: {str(error).strip()}") from error
     module, report = loaded
+    if placement.dtype == "float64":
+        module.config.get_text_config()._experts_implementation = "eager"  # the fast one has no float64
     if files.gguf:
         module.config.quantization_config = None  # they are plain numbers by now
     return module.eval().requires_grad_(False), _vouch(files, report, module)
@@ -102,7 +104,9 @@ def _two_heads(module: PreTrainedModel) -> str:
 
 def _shards(files: ModelFiles, index: str) -> list[str]:
     with readable(f"the weights of {files.origin}", _again(files), found=f"{index} is broken", error=ModelError):
-        names = sorted(set(read_json(files.folder / index)["weight_map"].values()))
+        content = read_json(files.folder / index)
+        weight_map, _ = (content[field] for field in ("weight_map", "metadata"))  # transformers needs both
+        names = sorted(set(weight_map.values()))
     # Only files of this very model: a name such as ../../x would lead out of its folder.
     absent = [name for name in names if name not in files.names]
     if absent or not names:
@@ -148,6 +152,7 @@ def _again(files: ModelFiles) -> str:
 
 def _vouch(files: ModelFiles, report: Mapping[str, Any], module: PreTrainedModel) -> Check:
     """Every tensor of the model came from the files, in its shape; tensors the model has no place for are noted."""
+    extra = report["unexpected_keys"]
     if report["mismatched_keys"]:
         name, theirs, ours = min(report["mismatched_keys"])
         raise _unreadable(
@@ -156,8 +161,9 @@ def _vouch(files: ModelFiles, report: Mapping[str, Any], module: PreTrainedModel
             f"{name} is {list(theirs)} in the files and {list(ours)} in the model",
         )
     if report["missing_keys"]:
-        raise _unreadable(files, f"they lack {_some(report['missing_keys'])}")
-    extra = report["unexpected_keys"]
+        held = f", and hold {_some(extra)} instead" if extra else ""
+        fix = "If a prefix makes the difference, they were saved from inside a wrapper: save the model itself."
+        raise _unreadable(files, f"they lack {_some(report['missing_keys'])}{held}", fix if extra else "")
     if lost := _of_blocks(module, extra):
         raise _unreadable(files, f"config.json leaves no place in the blocks for {_some(lost)}")
     owner = "the text part" if is_multimodal(module.config) else "the model"

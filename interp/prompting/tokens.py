@@ -36,9 +36,12 @@ def as_tokens(model: Model, pool: PromptSet, needs: Sequence[Need], window: int 
             found="its prompts are token ids, whose scored positions count from the front",
             fix="Leave out the window, or cut the ids and move the positions yourself.",
         )
-    read = _from_texts(pool, model.tokenizer, window, bos) if pool.is_text else _from_ids(pool)
+    if pool.is_text:
+        read = _from_texts(pool, model.tokenizer, window, bos)
+    else:
+        read = Run(pool, [np.array(prompt.token_ids, dtype=np.int64) for prompt in pool.prompts])
     _refuse_long(read, model.info.max_positions)
-    _refuse_outside(read, model.info.vocab_size)
+    _refuse_outside(read, model)
     columns = {need.at for need in needs} - PLACES
     if columns and read.n_truncated:
         raise PromptError(
@@ -83,10 +86,6 @@ def _from_texts(prompts: PromptSet, tokenizer: PreTrainedTokenizerBase | None, w
         window=window,
         notes=tuple(_notes(tokenizer, texts, own, before, after)),
     )
-
-
-def _from_ids(prompts: PromptSet) -> Run:
-    return Run(prompts, [np.array(prompt.token_ids, dtype=np.int64) for prompt in prompts])
 
 
 def _encode(tokenizer: PreTrainedTokenizerBase, texts: list[str]) -> list[Ids]:
@@ -149,15 +148,17 @@ def _refuse_long(read: Run, max_positions: int | None) -> None:
     )
 
 
-def _refuse_outside(read: Run, vocab_size: int) -> None:
+def _refuse_outside(read: Run, model: Model) -> None:
+    vocab_size, fix = model.info.vocab_size, "Use the ids of this model's own tokenizer."
     for i, one in enumerate(read.ids):
         if one.min() < 0 or one.max() >= vocab_size:
-            worst = int(one.min() if one.min() < 0 else one.max())
-            raise PromptError(
-                asked=f"prompt {i + 1} of {read.prompts.name!r}",
-                found=f"it holds the token id {worst}; the vocabulary's are 0 to {vocab_size - 1}",
-                fix="Use the ids of this model's own tokenizer.",
-            )
+            worst = one.min() if one.min() < 0 else one.max()
+            found = f"it holds the token id {worst}; the vocabulary's are 0 to {vocab_size - 1}"
+            if read.prompts.is_text:
+                (name,) = words_of(model, np.array([worst]))
+                found = f"its tokenizer has {name!r} as token {worst}, and the model embeds 0 to {vocab_size - 1}"
+                fix = "Leave the token out, or call `resize_token_embeddings(len(tokenizer))` before training it."
+            raise PromptError(asked=f"prompt {i + 1} of {read.prompts.name!r}", found=found, fix=fix)
 
 
 def words_of(model: Model, ids: np.ndarray) -> tuple[str, ...]:

@@ -264,7 +264,9 @@ class Collector:
             direction = self.lens.direction(stream["resid", n_layers], final.argmax(dim=-1))
             for need in attributed:
                 for layer in self._read_here(need):
-                    part = self._moving(stream[_ATTRIBUTED[need.site], layer].float(), layer + 1)  # [row, d_model]
+                    part = stream[_ATTRIBUTED[need.site], layer].float()  # [row, d_model]
+                    # By how much it moves what is carried: the offset of a lens belongs to no part.
+                    part = self._carried(part, layer + 1) - self._carried(torch.zeros_like(part[:1]), layer + 1)
                     self._reduce(need, [layer], (part * direction).sum(dim=-1)[None], start)  # [layer, row]
         decoding = [need for need in self.by_source["lens"] if need.site not in _ATTRIBUTED]
         wanted = [depth for depth in range(n_layers + 1) if any(depth in self._read_here(need) for need in decoding)]
@@ -283,10 +285,6 @@ class Collector:
 
     def _carried(self, x: torch.Tensor, depth: int) -> torch.Tensor:
         return x if self.model.lens is None else self.model.lens.carried(x, depth)
-
-    def _moving(self, part: torch.Tensor, depth: int) -> torch.Tensor:
-        """By how much a part of the stream at a depth moves what is carried: its offset belongs to no part."""
-        return self._carried(part, depth) - self._carried(torch.zeros_like(part[:1]), depth)
 
     def _reduce(self, need: Need, layers: Sequence[int], rows: torch.Tensor, start: int = 0) -> None:
         """Take in rows `[layer, row, ...]`, those of the batch from `start` on."""

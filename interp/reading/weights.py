@@ -21,7 +21,9 @@ def stacked_weights(
     """`rows` `[layer, head, ...]` in float32, a copy; only of `layers`, in their order, where these are given."""
     wanted = layers_of(need, layers, model.info)
     if need.site == "outcome_embedding":
-        return {"rows": _outcome_embedding(model, prompts)}
+        embedding: Any = model.module.get_input_embeddings()
+        with brought_in(embedding):
+            return {"rows": embedding.weight.detach()[torch.from_numpy(_outcomes(prompts))].float().cpu().numpy()}
     if need.site == "readout_gram":
         return {"rows": _readout_grams(model, prompts, wanted)}
     weights = iterate_weights(model.module, model.family, need.site)  # pyrefly: ignore[bad-argument-type]
@@ -42,12 +44,6 @@ def _readout_grams(model: Model, prompts: PromptSet, depths: Sequence[int]) -> n
     at_norm = Lens(model).token_gram(model.info.d_model, torch.from_numpy(ids) if len(ids) else None)
     carried = [model.lens.carried(torch.eye(model.info.d_model), depth) for depth in depths]  # row i is J e_i
     return np.array([(each @ at_norm @ each.mT).numpy() for each in carried])
-
-
-def _outcome_embedding(model: Model, prompts: PromptSet) -> np.ndarray:
-    embedding: Any = model.module.get_input_embeddings()
-    with brought_in(embedding):
-        return embedding.weight.detach()[torch.from_numpy(_outcomes(prompts))].float().cpu().numpy()
 
 
 def _outcomes(prompts: PromptSet) -> np.ndarray:

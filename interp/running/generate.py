@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 from jaxtyping import Float, Int
+from transformers import DynamicCache
 
 from interp.editing.edited_rows import edited_rows
 from interp.editing.editor import applied, refuse_applied, refuse_unknown_prompts
@@ -212,7 +213,8 @@ def _continued(
     """The new tokens of one text, one a random number; `whole` reads all of it again for each of them.
 
     So does a text that its rope rotates by other frequencies than the text without its last token: keys that are kept
-    were rotated by those.
+    were rotated by those. A cache of a configuration would drop keys behind any `sliding_window` that it names, also
+    where no layer looks at that field; one without keeps all, and masks hide what a window hides.
     """
     made: list[int] = []
     kept: Any = None
@@ -227,6 +229,8 @@ def _continued(
             else:
                 kept = None if is_anew else kept
                 new = ids if kept is None else ids[:, -1:]
+                if kept is None and model.family.mixer is None:
+                    kept = DynamicCache()
                 out = model.module(input_ids=new, **{cache: kept}, use_cache=True)
                 kept = getattr(out, cache)
             token = _chosen(out.logits[0, -1].float().cpu(), temperature, float(draw))

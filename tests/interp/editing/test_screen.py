@@ -10,7 +10,7 @@ from interp.probes.measures.harm import needs_of, read_scores
 from interp.editing.conditions import Run, read_conditions
 from interp.editing.screen import read_screen
 from interp.edits import AblateHeads
-from interp.errors import UsageError
+from interp.errors import ModelError
 from interp.hooks.layer_gradients import in_float64
 from interp.probe import Condition, Screen
 from interp.prompt import Prompt, PromptSet
@@ -122,5 +122,18 @@ def test_the_model_is_left_as_it_was_and_an_offloaded_one_refused():
     assert torch.equal(before, after) and all(p.grad is None for p in model.module.parameters())
     model = tiny_model("llama")
     offloaded = replace(model, info=replace(model.info, device="cpu, offloaded to disk"))
-    with pytest.raises(UsageError, match="needs all weights at once"):
+    with pytest.raises(ModelError, match=r"needs all weights at once\n.*heads\.screen=off"):
         screened(offloaded, texts(), "zero", "next_kl")
+
+
+@pytest.mark.parametrize("off", [torch.no_grad, torch.inference_mode])
+def test_gradients_are_those_that_they_are_where_the_caller_has_switched_them_off(off):
+    model, run = tiny_model("llama"), sequences()
+    expected = screened(model, run, "mean", "posterior_kl")
+    with off():
+        found = screened(model, run, "mean", "posterior_kl")
+    np.testing.assert_array_equal(found["slope"], expected["slope"])
+    with torch.inference_mode():
+        made_there = fresh_model("llama")
+    with pytest.raises(ModelError, match=r"made inside torch\.inference_mode"):
+        screened(made_there, run, "mean", "posterior_kl")

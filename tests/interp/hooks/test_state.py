@@ -9,6 +9,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from accelerate import Accelerator
+from accelerate.state import AcceleratorState
 from transformers import AttentionInterface, AutoModelForCausalLM, GPT2Config
 from transformers.integrations.sdpa_attention import sdpa_attention_forward as plain
 
@@ -64,6 +66,15 @@ def quantised(module):
 
 
 @contextmanager
+def float32_products(precision):
+    torch.set_float32_matmul_precision(precision)
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision("highest")
+
+
+@contextmanager
 def default_dtype(dtype):
     torch.set_default_dtype(dtype)
     try:
@@ -95,6 +106,8 @@ CHANGES = {
 AROUND = {
     "default dtype is bfloat16": lambda: default_dtype(torch.bfloat16),
     "autocast is on": lambda: torch.autocast("cpu", dtype=torch.bfloat16),
+    "precision of float32 products is 'medium'": lambda: float32_products("medium"),
+    "default device is meta": lambda: torch.device("meta"),
 }
 
 
@@ -190,6 +203,24 @@ def test_compiled_code_is_set_aside_while_a_model_is_read(what, is_late):
     assert before == [(part._compiled_call_impl, part.__dict__.get("forward")) for part in module.modules()]
     with torch.no_grad():
         assert torch.allclose(module(IDS).logits, plain.module(IDS).logits, atol=1e-5)
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+def test_a_model_that_is_being_trained_in_mixed_precision_is_read_in_its_own(is_late):
+    want = interp.collect(fresh_model("llama"), PROMPTS, ["resid", "pattern_entropy"])
+    module = fresh_model("llama").module
+    early = interp.load(module) if is_late else None
+    AcceleratorState._reset_state(True)
+    try:
+        assert Accelerator(cpu=True, mixed_precision="bf16").prepare(module) is module
+    finally:
+        AcceleratorState._reset_state(True)
+    with torch.no_grad():
+        trained = module(IDS).logits
+    got = interp.collect(early or interp.load(module), PROMPTS, ["resid", "pattern_entropy"])
+    assert all(np.array_equal(got[site], want[site]) for site in ("resid", "pattern_entropy"))
+    with torch.no_grad():
+        assert torch.equal(module(IDS).logits, trained)  # the training goes on as it did
 
 
 @pytest.mark.parametrize("is_streamed", [False, True])

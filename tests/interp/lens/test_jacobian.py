@@ -1,5 +1,6 @@
 """The Jacobian lens is the mean of autograd's own full Jacobian, whatever the family; its estimates have no bias."""
 
+from contextlib import contextmanager
 from functools import cache
 
 import numpy as np
@@ -19,7 +20,7 @@ from interp.prompt import Prompt, PromptSet
 from interp.reading.batches import make_batch
 from tests.interp.test_families import CONFIGS, tiny
 from tests.quick import quick
-from tests.tiny_models import FAMILIES, VOCAB, fresh_model
+from tests.tiny_models import FAMILIES, VOCAB, fresh_model, prompts_of
 
 LENGTHS = (6, 7, 9)
 
@@ -194,6 +195,26 @@ def test_a_fit_stops_at_the_precision_asked_for_and_wants_long_prompts(tunnel):
     few = PromptSet("few", [Prompt(token_ids=(1, 2, 3), scored=(2,))] * 4)
     with pytest.raises(interp.InterpError, match="more than 9 tokens"):
         fit_prompts(tunnel, RunOptions(prompts=few), 9)
+
+
+@contextmanager
+def finer_numbers():
+    torch.set_default_dtype(torch.float64)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
+@pytest.mark.parametrize("around", [torch.inference_mode, torch.no_grad, finer_numbers])
+def test_a_fit_is_the_same_whatever_the_caller_has_set(around):
+    model, how = fresh_model("llama"), {"skip_first": 0, "precision_bits": 9.0, "quiet": True}
+    prompts = prompts_of(*some_ids((9,) * 12))
+    expected = fit_lens(model, prompts, **how)
+    with around():
+        found = fit_lens(model, prompts, **how)
+    for depth, matrix in expected.matrices.items():
+        torch.testing.assert_close(found.matrices[depth], matrix)
 
 
 def test_a_fit_does_not_take_up_what_was_fitted_under_other_edits(tunnel, tmp_path, monkeypatch):

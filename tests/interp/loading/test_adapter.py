@@ -1,5 +1,6 @@
 """Adapters: merged weights are W + scale · B A by hand, and what is damaged or of another base is rejected."""
 
+import copy
 import json
 import shutil
 
@@ -146,6 +147,20 @@ def test_one_command_compares_base_and_adapted(llama, lora, tmp_path):
         interp.run(interp.load(llama), adapter=str(lora), out=None, quiet=True)
     for words in (["diff"], ["diff", "runs"], ["diff", "a", "b", "--adapter", str(lora)]):
         assert CliRunner().invoke(app, words).exit_code != 0
+
+
+def test_layers_that_an_adapter_repeats_are_read_and_what_cannot_be_merged_is_refused(llama, tmp_path):
+    base, ids = AutoModelForCausalLM.from_pretrained(llama), torch.arange(3, 90, 7)[None]
+    adapter_of(copy.deepcopy(base), tmp_path / "grown", ["q_proj"], layer_replication=[[0, 2], [1, 3]])
+    with quiet_libraries():
+        theirs = peft.PeftModel.from_pretrained(copy.deepcopy(base), tmp_path / "grown").eval()
+    model = interp.load(llama, adapter=tmp_path / "grown")
+    assert model.info.n_layers == 4 and all(check.passed for check in model.checks)
+    with torch.no_grad():
+        torch.testing.assert_close(model.module(ids).logits, theirs(ids).logits, rtol=1e-4, atol=1e-4)
+    adapter_of(base, tmp_path / "biased", ["q_proj"], lora_bias=True)
+    with pytest.raises(ModelError, match=r"(?s)cannot be merged into the weights \(.*no bias.*changes weights"):
+        interp.load(llama, adapter=tmp_path / "biased")
 
 
 SIZES = {"vocab_size": 101, "initializer_range": 0.2, "tie_word_embeddings": True}

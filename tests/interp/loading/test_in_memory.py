@@ -3,6 +3,7 @@
 import copy
 import warnings
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -253,6 +254,25 @@ def test_copies_that_share_their_weights_are_read():
         for part, weight in theirs.named_parameters(recurse=False):
             setattr(mine, part, weight)
     assert all(check.passed for check in interp.load(module).checks)
+
+
+def test_copies_of_all_layers_are_read_though_each_has_a_configuration_of_its_own():
+    model = fresh_model("mistral")
+    prompts, sites = token_prompts((7, 12))[0], ["resid", "pattern_entropy"]
+    plain = interp.collect(model, prompts, sites)
+    layers = model.module.model.layers
+    for n, layer in enumerate([*layers]):
+        layers[n] = copy.deepcopy(layer)
+    read = interp.collect(interp.load(model.module), prompts, sites)
+    assert all((read[site] == plain[site]).all() for site in sites)
+
+
+def test_a_processor_has_a_tokenizer_and_what_has_none_is_refused(without_type_checks):
+    processor = SimpleNamespace(tokenizer=any_tokenizer())
+    assert interp.load(llama(), tokenizer=processor, check=False).tokenizer is processor.tokenizer
+    for given in (3, nn.Linear(2, 2), SimpleNamespace(tokenizer=3)):
+        with pytest.raises(UsageError, match=rf"tokenizer given \({type(given).__name__}\): it is no tokenizer"):
+            interp.load(llama(), tokenizer=given)
 
 
 def boot(family, folder):

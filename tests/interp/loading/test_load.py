@@ -18,6 +18,7 @@ from interp.loading.load import load
 from interp.loading.quiet_libraries import quiet_libraries
 from tests.hub_cache import MODELS, TOKENIZERS, build_hub_cache, lay_out
 from tests.hub_server import serving
+from tests.interp.test_families import tiny
 from tests.paths import ROOT
 from tests.quick import quick
 from tests.tiny_models import FAMILIES, VOCAB, fresh_model, tiny_model
@@ -86,6 +87,15 @@ def test_shards_are_read_together(tiny_folders, tmp_path):
     assert {check.name for check in model.checks} == {"weights"}
     with torch.no_grad():
         assert torch.equal(model.module(IDS).logits, tiny_model("phi").module(IDS).logits)
+
+
+def test_experts_are_read_in_float64(tmp_path, word_tokenizer):
+    saved = tiny("qwen3_moe").module
+    saved.save_pretrained(tmp_path)
+    word_tokenizer.save_pretrained(tmp_path)
+    model = load(tmp_path, dtype="float64")
+    with torch.no_grad():
+        torch.testing.assert_close(model.module(IDS).logits.float(), saved(IDS).logits, rtol=1e-4, atol=1e-5)
 
 
 def test_precision_and_device_map_are_those_asked_for(tmp_path, tiny_folders):

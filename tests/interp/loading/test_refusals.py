@@ -196,7 +196,8 @@ def sharded(folder):
     return folder
 
 
-@pytest.mark.parametrize("text", ["{", "[]", '{"weight_map": []}', '{"weight_map": {}}', '{"weight_map": {"a": []}}'])
+@pytest.mark.parametrize("text", ["{", "[]", '{"weight_map": []}', '{"weight_map": {}}', '{"weight_map": {"a": []}}',
+                                  '{"weight_map": {"a": "config.json"}}'])  # fmt: skip
 def test_broken_index_is_refused(sharded, text):
     (sharded / "model.safetensors.index.json").write_text(text)
     assert "model.safetensors.index.json" in refusal(sharded)
@@ -289,6 +290,8 @@ def test_hazards_of_short_precisions_are_told_and_refused(tiny_folders):
     assert "both say where to put the model" in message
     message = refusal(tiny_folders["phi"], UsageError, device_map="spread")
     assert "no such way to spread a model" in message and "auto, balanced," in message
+    message = refusal(tiny_folders["phi"], UsageError, device_map={"model": "disk", "lm_head": "gpu"})
+    assert message.startswith("the device 'gpu': there is no such kind of device")
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
@@ -360,6 +363,15 @@ def test_tensors_of_blocks_without_a_place_or_that_are_missing_are_refused(spoil
         tensors.pop(name) if value is None else tensors.update({name: value})
 
     with pytest.raises(ModelError, match=said):
+        load(spoilt(tensors=change))
+
+
+def test_tensors_named_as_a_wrapper_names_them_are_shown(spoilt):
+    def change(tensors):
+        for name in list(tensors):
+            tensors[f"_orig_mod.{name}"] = tensors.pop(name)
+
+    with pytest.raises(ModelError, match=r"lack 30 tensors.*hold 30 tensors \(_orig_mod\.lm.*\n.*inside a wrapper"):
         load(spoilt(tensors=change))
 
 

@@ -120,7 +120,7 @@ def test_token_ids_pass_through_and_the_models_vocabulary_counts():
     [
         (prompts_of((3, 6)), {}, "it holds the token id 6; the vocabulary's are 0 to 5"),
         (prompts_of((3, 6)), {"vocab_size": 6}, "it holds the token id 6; the vocabulary's are 0 to 5"),
-        (text_set("a c"), {"vocab_size": 5}, "the token id 5; the vocabulary's are 0 to 4"),
+        (text_set("a c"), {"vocab_size": 5}, "its tokenizer has 'c' as token 5, and the model embeds 0 to 4"),
         (prompts_of((3, -1)), {}, "it holds the token id -1"),
         (prompts_of((1, 2, 3)), {"max_positions": 2}, "it has 3 tokens and the model reads at most 2"),
         (prompts_of((1, 2, 3)), {"window": 2}, "its prompts are token ids"),

@@ -88,6 +88,12 @@ def test_the_self_check_holds_and_says_where_there_is_attention(kind):
     assert all(check.passed and check.value <= check.bound / 10 for check in model.checks if check.bound)
 
 
+def test_a_hybrid_without_any_attention_is_refused():
+    config = config_of("jamba", attn_layer_period=8, attn_layer_offset=5)
+    with pytest.raises(ModelError, match="family jamba: none of its 4 layers has attention"):
+        interp.load(AutoModelForCausalLM.from_config(config).eval())
+
+
 def test_attention_is_read_where_it_is_and_the_stream_everywhere(model):
     assert_read_as_computed(model, IDS)
 

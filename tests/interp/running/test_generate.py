@@ -79,6 +79,13 @@ def test_every_edit_goes_on_as_the_whole_sequence_computed_afresh(family):
     assert interp.generate(model, PROMPTS, both, n_tokens=N)[1].edited_ids == afresh(model, IDS[1], both)
 
 
+def test_a_window_that_no_layer_looks_at_drops_nothing_from_the_cache():
+    model = fresh_model("llama")
+    plain = interp.generate(model, PROMPTS, n_tokens=N)
+    model.module.config.sliding_window = 3
+    assert [c.ids for c in interp.generate(model, PROMPTS, n_tokens=N)] == [c.ids for c in plain]
+
+
 @pytest.mark.parametrize(
     "at, spots", [("last", (8, 5, 10)), ("scored", (8, 5, 10)), ("spot", (2, 3, 4)), ((1,), (1,) * 3)]
 )
