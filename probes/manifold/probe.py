@@ -13,6 +13,7 @@ all eigenvalues, centred rather than standardised, prompts left out rather than 
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -42,6 +43,7 @@ from ..measures.sample_sizes import FEW_HALVED, FEW_POINTS
 from ..measures.target import EXACT_ENTROPY, NEXT_ENTROPY, Target
 from .domains import restriction
 from .quantities import QUANTITIES
+from .refitting import N_AXES, FirstAxis, rho
 from .robustness import dropped_estimates, stability_estimates, without_loudest
 
 BY_LAYER = (
@@ -114,9 +116,8 @@ class Manifold(Probe):
         distinct = count_distinct(cloud)
         axes = cloud_axes(cloud, self.scaling)
         clouds = cloud.gaussian(self.n_null, self.seed)
-        pool_axes = axes if pool.rows.n_rows == cloud.rows.n_rows else cloud_axes(pool, self.scaling, 1)
-        first = _first(pool_axes)
-        of_layers = self._of_layers(cloud, small, clouds) | self._against_entropy(pool, first, cloud, _first(axes))
+        first, pool_axes = self._first(pool)
+        of_layers = self._of_layers(cloud, small, clouds) | self._against_entropy(pool, first, cloud)
         at_layer: list[Callable[[], Any]] = [
             lambda: restriction(pool, layer, self.scaling, self.per_quintile, self.n_permutations, self.seed),
             lambda: self._best_layers(pool, first),
@@ -161,9 +162,11 @@ class Manifold(Probe):
             lambda: {"axis_stability": stability_estimates(small, self.scaling, self.n_splits, self.seed)},
         ])  # fmt: skip
 
-    def _against_entropy(
-        self, pool: Cloud, first: np.ndarray, cloud: Cloud, first_drawn: np.ndarray
-    ) -> dict[str, Estimates]:
+    def _first(self, cloud: Cloud) -> tuple[FirstAxis, list[Axes]]:
+        axes = cloud_axes(cloud, self.scaling, N_AXES)
+        return FirstAxis.of(axes, cloud.units), axes
+
+    def _against_entropy(self, pool: Cloud, first: FirstAxis, cloud: Cloud) -> dict[str, Estimates]:
         """How PC1 and the position along a curve follow the entropies: of all prompts, and with the controls."""
         part = pool.thinned(MAX_POINTS, np.random.default_rng(self.seed))
         curve, order = self._curve(part.points), f"{pool.target.prefix}_correlation"
@@ -173,13 +176,11 @@ class Manifold(Probe):
             lambda: {"curve_order_within_token": self._within_token(curve, part)},
         ]
         if (left := without_loudest(pool, self.n_dropped)) is not None:
-            parts.append(lambda: {
-                f"{order}_dropped": self._correlation(_first(cloud_axes(left, self.scaling, 1)), pool)
-            })  # fmt: skip
+            parts.append(lambda: {f"{order}_dropped": self._of_axis(self._first(left)[0], left)})
         if pool.target.is_entropy and pool.rows.n_rows > cloud.rows.n_rows:
             drawn = self._curve(cloud.points)
             parts += [
-                lambda: {"entropy_correlation_drawn": self._correlation(first_drawn, cloud)},
+                lambda: {"entropy_correlation_drawn": self._of_axis(self._first(cloud)[0], cloud)},
                 lambda: {"curve_order_drawn": self._correlation(drawn, cloud)},
             ]
         return _joined(parts)
@@ -188,29 +189,52 @@ class Manifold(Probe):
         resampled = Resampled.of(cloud, self.n_permutations, self.n_bootstrap, self.seed)
         return correlation_estimates(coordinates, column or cloud.target.name, cloud, resampled)
 
+    def _of_axis(self, first: FirstAxis, cloud: Cloud, column: str | None = None) -> Estimates:
+        """The correlation of PC1 with a column, by default the target."""
+        variable = cloud.rows[column or cloud.target.name]
+        found = self._correlation(first.coordinates, cloud, column)
+        return first.allowed_for(found, lambda coordinates, kept: rho(coordinates, variable[kept]))
+
     def _within_token(self, coordinates: np.ndarray, cloud: Cloud) -> Estimates:
         return WithinToken.of(cloud, coordinates).estimates(self.n_permutations, self.n_bootstrap, self.seed)
 
     def _curve(self, points: np.ndarray) -> np.ndarray:
         return np.array(side_by_side(lambda of_layer: curve_position(scaled(of_layer, self.scaling)), points))
 
-    def _along_axis(self, pool: Cloud, first: np.ndarray, order: str) -> dict[str, Estimates]:
+    def _along_axis(self, pool: Cloud, first: FirstAxis, order: str) -> dict[str, Estimates]:
         """Correlations of PC1 with the entropies, also within the last token, for sequences also within position."""
-        found = {order: self._correlation(first, pool), f"{order}_within_token": self._within_token(first, pool)}
+        found = {
+            order: self._of_axis(first, pool),
+            f"{order}_within_token": first.allowed_for(
+                self._within_token(first.coordinates, pool), partial(_rho_within_token, pool)
+            ),
+        }
         if pool.target.is_entropy and EXACT_ENTROPY in pool.rows:
-            found["bayes_entropy_correlation"] = self._correlation(first, pool, EXACT_ENTROPY)
+            found["bayes_entropy_correlation"] = self._of_axis(first, pool, EXACT_ENTROPY)
         if not pool.one_row_each:
-            residual, ranked = within_groups(first, pool.target.name, pool, pool.rows["position"])
-            found[f"{order}_within_position"] = self._correlation(residual, ranked)
+            residual, ranked = _within_position(pool, first.coordinates)
+            found[f"{order}_within_position"] = first.allowed_for(
+                self._correlation(residual, ranked), partial(_rho_within_position, pool)
+            )
         return found
 
-    def _best_layers(self, pool: Cloud, first: np.ndarray) -> dict[str, Estimates]:
+    def _best_layers(self, pool: Cloud, first: FirstAxis) -> dict[str, Estimates]:
         """The order of PC1 at the layer that is best on one half of the prompts, judged on the other half."""
+        name = f"best_layer_{pool.target.prefix}"
         orders = Resampled.of(pool, self.n_permutations, 1, self.seed).orders
-        best, name = best_layer(first, pool.sought, pool, orders, self.seed), f"best_layer_{pool.target.prefix}"
+        best = best_layer(first.coordinates, pool.sought, pool, orders, self.seed)
+        within = WithinToken.of(pool, first.coordinates).best_layer(self.n_permutations, self.seed)
+        if "layer" in best.words:
+            there = first.at(int(best.words["layer"]))
+            fixed = self._correlation(there.coordinates, pool)
+            best = there.added_to(best, fixed, lambda coordinates, kept: rho(coordinates, pool.sought[kept]))
+        if "layer" in within.words:
+            there = first.at(int(within.words["layer"]))
+            fixed = self._within_token(there.coordinates, pool)
+            within = there.added_to(within, fixed, partial(_rho_within_token, pool))
         return {
             f"{name}_correlation": replace(best, about={**best.about, **too_few(pool.n_units, FEW_HALVED)}),
-            f"{name}_correlation_within_token": WithinToken.of(pool, first).best_layer(self.n_permutations, self.seed),
+            f"{name}_correlation_within_token": within,
         }
 
     def refuse(self, prompts: PromptSet) -> None:
@@ -268,9 +292,18 @@ def _counted(scalar: Scalar, n_distinct_rows: int) -> Scalar:
     return replace(scalar, n_distinct_rows=n_distinct_rows, underpowered=scalar.underpowered or few)
 
 
-def _first(axes: list[Axes]) -> np.ndarray:
-    """Where the rows lie along PC1, layer by layer."""
-    return np.array([a.scores[:, 0] for a in axes])
+def _rho_within_token(pool: Cloud, coordinates: np.ndarray, kept: np.ndarray) -> np.ndarray:
+    within = WithinToken.of(pool.where(kept), coordinates)
+    return rho(within.coordinates, within.cloud.sought)
+
+
+def _within_position(pool: Cloud, coordinates: np.ndarray) -> tuple[np.ndarray, Cloud]:
+    return within_groups(coordinates, pool.target.name, pool, pool.rows["position"])
+
+
+def _rho_within_position(pool: Cloud, coordinates: np.ndarray, kept: np.ndarray) -> np.ndarray:
+    residual, ranked = _within_position(pool.where(kept), coordinates)
+    return rho(residual, ranked.sought)
 
 
 def _joined(parts: list[Callable[[], Mapping[str, Estimates]]]) -> dict[str, Estimates]:
