@@ -17,7 +17,7 @@ from interp.findings import ALPHA, Control, Findings, Scalar
 from interp.formatting import DASH, MILLIONTHS, is_tiny, near_zero_as_zero, p_equals, short, short_name, with_unit
 from interp.probe import Question, Sentences
 from interp.records.headlines import Headline, headlines
-from interp.records.labels import NO_FIRST, clause
+from interp.records.labels import NO_FIRST, label
 from interp.records.power import detectable
 from interp.records.record import RunRecord
 from interp.registry import entries, load_entry
@@ -155,7 +155,7 @@ def number(h: Headline) -> Answer:
     """A headline number by its meaning, where no question is declared."""
     s = h.scalar
     change = "" if h.standing != "unjudged" else f"Not tested: {_why(s)}."
-    return Answer(clause(h.name, s.meaning), "number", f"{s.value_text}, {h.verdict}.", change, h)
+    return Answer(_begun(label(h.probe, h.name, s.meaning)), "number", f"{s.value_text}, {h.verdict}.", change, h)
 
 
 def _declared(
