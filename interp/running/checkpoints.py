@@ -104,10 +104,11 @@ def checkpoints_of(model: Model, probes: Sequence[Probe], asked: Sequence[str]) 
         )
     earlier = tuple(c for c in found if c.step != own)
     if len(earlier) + (own is not None) < MIN_CHECKPOINTS:
-        names = [c.name for c in found]
+        names = ", ".join(c.name for c in found)
+        none = "it is in memory, and none is named" if model.name.startswith(MEMORY) else "there are none"
         raise UsageError(
             asked=f"the checkpoints of {model.name}",
-            found=f"there are {len(found)} ({', '.join(names)})" if names else "there are none",
+            found=f"there are {len(found)} ({names})" if names else none,
             fix=f"A training curve needs {MIN_CHECKPOINTS} checkpoints or more: " + (
                 "keep steps in the training (`interp tunnel train --help`), or use tunnel:bijection-gpt-neox."
                 if model.task is not None

@@ -55,7 +55,7 @@ def test_the_untrained_twin_is_a_model_of_its_own_with_the_shape_and_not_the_wei
     assert not has_checkpoints(twin)
     record = run(twin, settings=FAST, n_pool=40, out=None, quiet=True)
     assert record.model["name"] == "memory:tunnel:bijection-gpt-neox untrained" and "card" not in record.model
-    with pytest.raises(UsageError, match="no checkpoint of it can be found"):
+    with pytest.raises(UsageError, match="in memory, and none is named"):
         run(twin, probes=["dynamics"], n_pool=40, out=None, quiet=True)
     assert untrained_copy(twin, seed=1)[0].name == "memory:tunnel:bijection-gpt-neox untrained untrained"
     with pytest.raises(ModelError, match="needs one"):
