@@ -34,7 +34,8 @@ def _headline(name: str, *endings: str) -> dict[str, Any]:
 def _order(meaning: str, **marks: Any) -> Quantity:
     return Quantity(
         "1", meaning, "{targets} permuted {among}",
-        "bootstrap over {drawn}s within strata, the coordinate held fixed, Fisher z scale",
+        "bootstrap over {drawn}s within strata, of PC1 no narrower than a jackknife that fits the axis again, "
+        "Fisher z scale",
         "every resample gives the same value", p_over="layers", **marks,
     )  # fmt: skip
 
@@ -44,7 +45,8 @@ def _best(ending: str, **marks: Any) -> Quantity:
     return Quantity(
         "1", f"{meaning} Layer {{layer}} in {{share}} of the half splits.",
         "{targets} permuted {among}, the layer chosen again",
-        "corrected resampled t over half splits, Fisher z scale", "no half split differs", **marks,
+        "corrected resampled t over half splits, with what fitting the axis again adds, Fisher z scale",
+        "no half split differs", **marks,
     )  # fmt: skip
 
 
