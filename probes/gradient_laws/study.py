@@ -64,6 +64,12 @@ class GradientLaws(Study):
     question: ClassVar[str] = "Do attention's gradients obey their laws, and does attention move to better values?"
 
     def measure(self, work: Path, progress: Report) -> Findings:
+        from interp.hooks.layer_gradients import with_gradients
+
+        with with_gradients():
+            return self._measured(progress)
+
+    def _measured(self, progress: Report) -> Findings:
         from interp.hooks.layer_gradients import in_float64, layer_gradients, queries_and_keys, step_all_weights
         from interp.loading.load import load
 

@@ -40,6 +40,13 @@ def record(tmp_path_factory):
     return run_study(study, out=tmp_path_factory.mktemp("runs"), quiet=True)
 
 
+@pytest.mark.parametrize("off", [torch.no_grad, torch.inference_mode])
+def test_gradients_are_computed_where_the_caller_switched_them_off(record, off):
+    with off():
+        again = run_study(GradientLaws(n_prompts=6, n_permutations=39, n_bootstrap=100), out=None, quiet=True)
+    assert again.findings["gradient_laws"].scalars == record.findings["gradient_laws"].scalars
+
+
 def test_on_the_shipped_tunnel_the_laws_hold_and_attention_moves_to_better_values(record):
     found = open_run(record.path).findings["gradient_laws"]
     for law in ("scores", "values", "queries", "keys", "rows"):
