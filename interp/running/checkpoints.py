@@ -92,7 +92,7 @@ def checkpoints_of(model: Model, probes: Sequence[Probe], asked: Sequence[str]) 
                 fix="Add --probe dynamics, or name one revision of the model.",
             )
         return ()
-    found = _of_tunnel(model, asked) if model.task is not None else _of_hub(model, asked)
+    found = _of_tunnel(model, asked) if model.task is not None else _named(model, asked)
     found = tuple(sorted({c.step: c for c in found}.values(), key=lambda c: c.step))
     own = step_of(model)
     late = [c.name for c in found if own is not None and c.step > own]
@@ -156,7 +156,8 @@ def _of_tunnel(model: Model, asked: Sequence[str]) -> list[Checkpoint]:
     return [Checkpoint(str(step), step, named(step)) for step in steps]
 
 
-def _of_hub(model: Model, asked: Sequence[str]) -> list[Checkpoint]:
+def _named(model: Model, asked: Sequence[str]) -> list[Checkpoint]:
+    """Revisions of a hub model; of a model in a folder or in memory, other folders."""
     in_folder = model.info.revision is None
     if in_folder and not (asked and all(map(is_folder, asked))):
         raise UsageError(
