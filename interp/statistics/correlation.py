@@ -1,7 +1,7 @@
 """Rank correlations with their permutation and bootstrap distributions.
 
 Spearman's ρ is the Pearson correlation of midranks. Bootstrap resamples are weights, so every resample's ρ
-comes from one sort: a row that occurs w times shifts the midranks after it by w.
+comes from one sort: a row of weight w shifts the midranks after it by w.
 Layers are dependent, and so are their tests: p is taken over the largest |ρ| of all layers under the same
 permutations (Westfall and Young 1993), which needs no assumption on how they depend.
 """
@@ -15,6 +15,9 @@ from interp.statistics.intervals import maximum_statistic_p
 
 _AT_ONCE = 100
 """Resamples that are ranked together: what they take stays in the processor's cache."""
+
+_ROUNDING = 1e-20
+"""Share of (rows)³, which the squared deviations of ranks add up to, that is rounding."""
 
 
 @dataclass(frozen=True)
@@ -80,13 +83,13 @@ def midranks(values: Num[np.ndarray, "*batch row"]) -> Float[np.ndarray, "*batch
 
 
 def resampled_rank_correlations(
-    x: Num[np.ndarray, "variable row"], y: Num[np.ndarray, " row"], weights: Int[np.ndarray, "resample row"]
+    x: Num[np.ndarray, "variable row"], y: Num[np.ndarray, " row"], weights: Num[np.ndarray, "resample row"]
 ) -> Float[np.ndarray, "variable resample"]:
-    """Spearman's ρ of each variable with the same y in every resample, where row i occurs `weights[:, i]` times.
+    """Spearman's ρ of each variable with the same y in every resample, where row i counts `weights[:, i]` times.
 
     NaN where one side does not vary in a resample.
     """
-    blocks = [weights[at : at + _AT_ONCE].T.astype(np.float64, order="C") for at in range(0, len(weights), _AT_ONCE)]
+    blocks = [weights[at : at + _AT_ONCE].T.copy() for at in range(0, len(weights), _AT_ONCE)]
     return np.concatenate([_rank_correlations(x, y, counts) for counts in blocks], axis=1)
 
 
@@ -94,12 +97,14 @@ def _rank_correlations(x: np.ndarray, y: np.ndarray, counts: np.ndarray) -> np.n
     """`resampled_rank_correlations` with one column of counts for each resample."""
     of_y = _deviations(y, counts)
     weighted = counts * of_y
+    floor = _ROUNDING * counts.sum(axis=0) ** 3
     spread = np.einsum("rb,rb->b", weighted, of_y)
     found = np.full((len(x), counts.shape[1]), np.nan)
     for one, rho in zip(x, found, strict=True):
         of_x = _deviations(one, counts)
-        variance = spread * np.einsum("rb,rb,rb->b", of_x, of_x, counts)
-        np.divide(np.einsum("rb,rb->b", weighted, of_x), np.sqrt(variance), out=rho, where=variance > 0)
+        of_one = np.einsum("rb,rb,rb->b", of_x, of_x, counts)
+        varies = (spread > floor) & (of_one > floor)
+        np.divide(np.einsum("rb,rb->b", weighted, of_x), np.sqrt(spread * of_one), out=rho, where=varies)
     return found
 
 
@@ -110,26 +115,24 @@ def _deviations(values: np.ndarray, counts: np.ndarray) -> np.ndarray:
     in_order = counts[order]
     if len(ties) < len(values):
         in_order = np.add.reduceat(in_order, ties, axis=0)
-    ranks = np.cumsum(in_order, axis=0)
-    ranks -= (in_order - 1) / 2
-    ranks -= (counts.sum(axis=0) + 1) / 2
+    ranks = np.cumsum(in_order, axis=0) - in_order / 2
+    ranks -= counts.sum(axis=0) / 2
     group = np.empty(len(values), dtype=np.int64)
     group[order] = np.repeat(np.arange(len(ties)), np.diff(ties, append=len(values)))
     return ranks[group]
 
 
 def resampled_correlations(
-    x: Float[np.ndarray, "variable row"], y: Float[np.ndarray, " row"], weights: Int[np.ndarray, "resample row"]
+    x: Float[np.ndarray, "variable row"], y: Float[np.ndarray, " row"], weights: Num[np.ndarray, "resample row"]
 ) -> Float[np.ndarray, "variable resample"]:
     """Pearson's correlation of each variable with the same y in every resample, their values staying as they are.
 
     All from one product of weights and values; NaN where one side does not vary in a resample.
     """
     x, y = unit_length(x), unit_length(y[None])[0]
-    counts = weights.astype(np.float64)
-    total = counts.sum(axis=1)
+    total = weights.sum(axis=1)
     n = len(x)
-    moments = (np.concatenate([x, x * x, x * y, y[None], y[None] * y]) @ counts.T) / total
+    moments = (np.concatenate([x, x * x, x * y, y[None], y[None] * y]) @ weights.T) / total
     mean, square, product = moments[:n], moments[n : 2 * n], moments[2 * n : 3 * n]
     variance = _positive(square - np.square(mean), square)
     of_y = _positive(moments[-1] - np.square(moments[-2]), moments[-1])

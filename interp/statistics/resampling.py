@@ -8,6 +8,8 @@ resamples repeat whole units. What the units themselves explain then stays in th
 import numpy as np
 from jaxtyping import Float, Int, Shaped
 
+from interp.statistics.intervals import NORMAL, t_quantile
+
 MIN_ALIKE = 5
 """Units of one size that are exchanged among themselves; of fewer, the next sizes join them."""
 
@@ -101,18 +103,32 @@ def bootstrap_weights(
     strata: Int[np.ndarray, " row"] | None,
     n: int,
     rng: np.random.Generator,
-) -> Int[np.ndarray, "resample row"]:
-    """How often each row occurs in `n` resamples of whole units, drawn with replacement within each stratum.
+) -> Float[np.ndarray, "resample row"]:
+    """How much each row counts in `n` resamples of whole units, drawn with replacement within each stratum.
+
+    Of G units a resample draws only m = (G − 1)(1.96 / t)², each counting G / m times. With m = G − 1 the replicates of
+    a mean scatter as far as its standard error (Rao and Wu 1988, doi 10.1080/01621459.1988.10478591), with the m here
+    as far as the t interval reaches. t has the degrees of freedom of as many units of one size as weigh as much as
+    these. As many draws as units would make intervals too narrow: 20 units miss the truth in 7 to 10 %.
 
     Without strata, and where units of several rows reach over them (the strata are not theirs), they are drawn from
     all units alike.
     """
-    names, first, codes = np.unique(units, return_index=True, return_inverse=True)
+    names, first, codes, sizes = np.unique(units, return_index=True, return_inverse=True, return_counts=True)
     of_unit = np.zeros(len(names), dtype=np.int64)
     if strata is not None and (strata == strata[first][codes]).all():
         of_unit = strata[first]
-    weights = np.zeros((n, len(names)), dtype=np.int64)
-    for stratum in np.unique(of_unit):
+    drawn = np.unique(of_unit)
+    freedom = max(1.0, effective_count(sizes) - len(drawn))
+    shrunk = (NORMAL / t_quantile(1 + freedom)) ** 2
+    weights = np.zeros((n, len(names)))
+    for stratum in drawn:
         mine = np.flatnonzero(of_unit == stratum)
-        weights[:, mine] = rng.multinomial(len(mine), np.full(len(mine), 1 / len(mine)), size=n)
+        m = max(1, round((len(mine) - 1) * shrunk))
+        weights[:, mine] = rng.multinomial(m, np.full(len(mine), 1 / len(mine)), size=n) * (len(mine) / m)
     return weights[:, codes]
+
+
+def effective_count(sizes: Int[np.ndarray, " unit"]) -> float:
+    """How many units of one size weigh as much in a mean over rows as units of these sizes; 0 of none."""
+    return float(sizes.sum() ** 2 / max(1, np.square(sizes).sum()))

@@ -13,7 +13,7 @@ all of it with the mean alone as baseline, and again with what position tells ta
 from dataclasses import dataclass, replace
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, Num
 
 from interp.statistics.ratio import ratio
 from interp.statistics.resampling import bootstrap_weights, shuffles
@@ -53,7 +53,7 @@ class Setting:
     token: Design
     orders: Int[np.ndarray, "permutation row"]
     code: Int[np.ndarray, " row"]
-    weights: Int[np.ndarray, "resample unit"]
+    weights: Num[np.ndarray, "resample unit"]
     held_out: Int[np.ndarray, " prompt"]
 
     @property

@@ -19,7 +19,7 @@ from itertools import count, takewhile
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, Num
 
 from interp.probe import Readout
 from interp.statistics.estimates import Estimates
@@ -38,7 +38,7 @@ UNVARIED = "this readout does not vary here"
 
 
 def readings(
-    under: Mapping[str, Readout], names: Sequence[str], readout: str, weights: Int[np.ndarray, "resample prompt"]
+    under: Mapping[str, Readout], names: Sequence[str], readout: str, weights: Num[np.ndarray, "resample prompt"]
 ) -> Float[np.ndarray, "condition value_and_resamples"]:
     """A readout in several conditions: of all prompts, then of every resample of them.
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from jaxtyping import Int
+from jaxtyping import Num
 
 from interp.probe import Readout
 from interp.statistics.estimates import Estimates
@@ -89,7 +89,7 @@ def controls_table(effects: Effects) -> Table:
     )  # fmt: skip
 
 
-def conditions_table(under: Mapping[str, Readout], weights: Int[np.ndarray, "resample prompt"]) -> Table:
+def conditions_table(under: Mapping[str, Readout], weights: Num[np.ndarray, "resample prompt"]) -> Table:
     """One row for each condition on the run's own prompts that is no matched control."""
     names = [name for name in map(Name.parse, under) if not name.on and name.subject.split()[0] not in _NOT_SHOWN]
     read = [under[str(name)] for name in names]

@@ -17,7 +17,7 @@ interval, rests on the interpolation alone and is underpowered.
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, Num
 
 from interp.statistics.ratio import ratio
 
@@ -33,7 +33,7 @@ class Curve:
 
     @classmethod
     def of(
-        cls, by_prompt: Float[np.ndarray, "prompt checkpoint"], weights: Int[np.ndarray, "resample prompt"], what: str
+        cls, by_prompt: Float[np.ndarray, "prompt checkpoint"], weights: Num[np.ndarray, "resample prompt"], what: str
     ) -> "Curve":
         resampled = (weights @ by_prompt) / weights.sum(axis=1, keepdims=True)
         return cls(np.vstack([by_prompt.mean(axis=0), resampled]), what)

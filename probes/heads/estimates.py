@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float, Num
 
 from interp.statistics.correlation import resampled_rank_correlations
 from interp.statistics.estimates import Estimates
@@ -133,7 +133,7 @@ def _of_random_heads(n: int) -> dict[str, Any]:
 
 
 def agreement(
-    scores: Scores, choice: Choice, effects: np.ndarray, measure: str, counts: Int[np.ndarray, "resample head"]
+    scores: Scores, choice: Choice, effects: np.ndarray, measure: str, counts: Num[np.ndarray, "resample head"]
 ) -> Estimates:
     """Rank correlation of the screen with the ablations, over the random heads; `counts` resample these."""
     plan, units = choice.plan, scores.units

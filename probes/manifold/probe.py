@@ -224,18 +224,16 @@ class Manifold(Probe):
         orders = Resampled.of(pool, self.n_permutations, 1, self.seed).orders
         best = best_layer(first.coordinates, pool.sought, pool, orders, self.seed)
         within = WithinToken.of(pool, first.coordinates).best_layer(self.n_permutations, self.seed)
-        if "layer" in best.words:
-            there = first.at(int(best.words["layer"]))
-            fixed = self._correlation(there.coordinates, pool)
-            best = there.added_to(best, fixed, lambda coordinates, kept: rho(coordinates, pool.sought[kept]))
-        if "layer" in within.words:
-            there = first.at(int(within.words["layer"]))
-            fixed = self._within_token(there.coordinates, pool)
-            within = there.added_to(within, fixed, partial(_rho_within_token, pool))
-        return {
-            f"{name}_correlation": replace(best, about={**best.about, **too_few(pool.n_units, FEW_HALVED)}),
-            f"{name}_correlation_within_token": within,
-        }
+        best = replace(best, about={**best.about, **too_few(pool.n_units, FEW_HALVED)})
+        asked = {"": (best, self._correlation, partial(_rho, pool)),
+                 "_within_token": (within, self._within_token, partial(_rho_within_token, pool))}  # fmt: skip
+        found = {}
+        for treatment, (judged, fixed, refitted) in asked.items():
+            if "layer" in judged.words:
+                there = first.at(int(judged.words["layer"]))
+                judged = there.added_to(judged, fixed(there.coordinates, pool), refitted)
+            found[f"{name}_correlation{treatment}"] = judged
+        return found
 
     def refuse(self, prompts: PromptSet) -> None:
         Target(self.target).refuse(prompts)
@@ -290,6 +288,10 @@ def _counted(scalar: Scalar, n_distinct_rows: int) -> Scalar:
     """The scalar with its number of different rows, which with that of clusters decides whether it is underpowered."""
     few = min(n_distinct_rows, scalar.n_clusters or n_distinct_rows) < FEW_POINTS
     return replace(scalar, n_distinct_rows=n_distinct_rows, underpowered=scalar.underpowered or few)
+
+
+def _rho(pool: Cloud, coordinates: np.ndarray, kept: np.ndarray) -> np.ndarray:
+    return rho(coordinates, pool.sought[kept])
 
 
 def _rho_within_token(pool: Cloud, coordinates: np.ndarray, kept: np.ndarray) -> np.ndarray:

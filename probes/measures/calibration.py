@@ -93,7 +93,7 @@ class Resamples:
     """Exchanges of the posteriors and bootstrap weights of the rows of one condition."""
 
     orders: Int[np.ndarray, "permutation row"]
-    weights: Int[np.ndarray, "resample row"]
+    weights: Num[np.ndarray, "resample row"]
 
     @classmethod
     def of(cls, answers: Answers, n_permutations: int, n_bootstrap: int, rng: np.random.Generator) -> "Resamples":
@@ -104,7 +104,7 @@ class Resamples:
 
 def calibration(answers: Answers, resamples: Resamples, vocab_size: int) -> dict[str, Estimates]:
     """Every number of `CALIBRATION` for the rows of one condition, compared with permuted posteriors where they say."""
-    counts, orders = resamples.weights.astype(np.float64), resamples.orders
+    counts, orders = resamples.weights, resamples.orders
     weights, once = counts / counts.sum(axis=1, keepdims=True), np.ones((1, len(answers)))
     exact, model, best = answers.entropy_exact, answers.entropy_model, kl_of_best_single(answers)
     error, constant = np.abs(model - exact), np.abs(Constants.of(answers).best - exact)
@@ -213,7 +213,7 @@ def _skill(errors: np.ndarray, totals: np.ndarray, counts: np.ndarray) -> Estima
     return Estimates.shares(errors[:, None], totals[:, None], counts)
 
 
-def _resampled(value: float, replicates: Float[np.ndarray, " resample"], why: str = "") -> Estimates:
+def _resampled(value: float, replicates: Num[np.ndarray, " resample"], why: str = "") -> Estimates:
     """One number with its bootstrap interval, or why there is none."""
     if np.isnan(value):
         return Estimates.bare(np.array([np.nan]), why=why)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 
 import numpy as np
-from jaxtyping import Float, Int, Shaped
+from jaxtyping import Float, Int, Num, Shaped
 
 from interp.statistics.correlation import rank_test, ranks_within, resampled_rank_correlations, unit_length, unit_ranks
 from interp.statistics.estimates import Estimates
@@ -20,7 +20,7 @@ class Resampled:
     """The permutations and bootstrap weights of a cloud's rows, the same for all layers and statistics."""
 
     orders: Int[np.ndarray, "permutation row"]
-    weights: Int[np.ndarray, "resample row"]
+    weights: Num[np.ndarray, "resample row"]
 
     @classmethod
     def of(cls, cloud: Cloud, n_permutations: int, n_bootstrap: int, seed: int) -> "Resampled":

@@ -76,8 +76,8 @@ def _updates(
 
 
 _N_TOKENS = 40
-_SIZES: Mapping[str, tuple[int, ...]] = {"k_pre": (2, 4, 8), "k": (2, 4, 8), "resid": (3, 32)}
-"""Of what is read at each prompt: place, and what stands there. `k` is no longer read; its draw keeps the others."""
+_SIZES: Mapping[str, tuple[int, ...]] = {"k_pre": (2, 4, 8), "resid": (3, 32)}
+"""Of what is read at each prompt: place, and what stands there."""
 _WEIGHTS: Mapping[str, tuple[int, ...]] = {"W_Q": (2, 4, 32, 8), "W_K": (2, 4, 32, 8)}
 
 

@@ -225,7 +225,7 @@ class _Setting:
         orders = shuffles(pool.units, n_null, np.random.default_rng([seed, 1]))
         entropies = np.column_stack([entropy, entropy[orders].T])
         units, unit = np.unique(pool.units, return_inverse=True)
-        weights = bootstrap_weights(units, None, N_RESAMPLES, np.random.default_rng([seed, 3])).astype(np.float64)
+        weights = bootstrap_weights(units, None, N_RESAMPLES, np.random.default_rng([seed, 3]))
         labels = np.column_stack([entropy, survives])
         return cls(pool, frame, survives, labels, half_splits_of(pool, seed), entropies, unit, weights, seed)
 

@@ -14,7 +14,7 @@ from interp.statistics.correlation import (
     unit_length,
 )
 from interp.statistics.entropy_draw import entropy_quintiles
-from interp.statistics.intervals import FISHER, normal_interval
+from interp.statistics.intervals import FISHER, band, normal_interval
 from interp.statistics.resampling import bootstrap_weights, shuffles
 
 
@@ -76,14 +76,18 @@ def test_permuting_trajectories_keeps_what_position_explains_in_the_null() -> No
 def test_resampled_rank_correlations_are_those_of_scipy() -> None:
     rng = np.random.default_rng(4)
     x, y = rng.integers(0, 12, 40), rng.standard_normal(40)
-    weights = bootstrap_weights(np.arange(40), np.arange(40) // 8, 25, rng)
-    found = resampled_rank_correlations(np.stack([x, -y]), y, weights)
-    expected = [stats.spearmanr(np.repeat(x, w), np.repeat(y, w))[0] for w in weights]
-    np.testing.assert_allclose(found, [expected, -np.ones(len(weights))])
+    counts = rng.multinomial(40, np.full(40, 1 / 40), size=25)
+    found = resampled_rank_correlations(np.stack([x, -y]), y, counts * (40 / 37))
+    expected = [stats.spearmanr(np.repeat(x, w), np.repeat(y, w))[0] for w in counts]
+    np.testing.assert_allclose(found, [expected, -np.ones(len(counts))])
     x, y = np.array([[0.0, 0.0, 1.0, 1.0], [1.0, 2.0, 3.0, 4.0]]), np.array([3.0, 4.0, 7.0, 5.0])
-    found = resampled_rank_correlations(x, y, np.array([[2, 2, 0, 0], [4, 0, 0, 0], [1, 1, 1, 1]]))
+    found = resampled_rank_correlations(x, y, np.array([[2, 2, 0, 0], [4, 0, 0, 0], [1, 1, 1, 1]]) * (4 / 3))
     assert np.isnan(found).tolist() == [[True, True, False], [False, True, False]]
-    np.testing.assert_allclose(found[:, 2], [stats.spearmanr(row, y)[0] for row in x])
+    expected = [stats.spearmanr(row, y)[0] for row in x]
+    x, y = np.random.default_rng(0).standard_normal((2, 1, 1000))
+    of_one = np.eye(1000)[::50] * (1000 / 3)  # rounding leaves its mark on these weights
+    assert np.isnan(resampled_rank_correlations(x, y[0], of_one)).all()
+    np.testing.assert_allclose(found[:, 2], expected)
 
 
 def test_bootstrap_weights_keep_units_whole_and_ranks_are_scipys() -> None:
@@ -91,7 +95,7 @@ def test_bootstrap_weights_keep_units_whole_and_ranks_are_scipys() -> None:
     weights = bootstrap_weights(units, strata, 50, np.random.default_rng(5))
     assert (weights.reshape(50, 12, 3) == weights.reshape(50, 12, 3)[:, :, :1]).all()
     for stratum in range(3):
-        assert (weights[:, strata == stratum].sum(axis=1) == 12).all()
+        np.testing.assert_allclose(weights[:, strata == stratum].sum(axis=1), 12)
     ranks = ranks_within(np.array([5.0, 1.0, 5.0, 2.0, 9.0]), np.array(["a", "a", "a", "b", "b"]))
     np.testing.assert_allclose(ranks, [0.5, -1.0, 0.5, -0.5, 0.5])
     rng = np.random.default_rng(12)
@@ -100,27 +104,58 @@ def test_bootstrap_weights_keep_units_whole_and_ranks_are_scipys() -> None:
         np.testing.assert_array_equal(midranks(values), stats.rankdata(values, axis=-1))
 
 
+@pytest.mark.parametrize("sizes", [[1] * 20, [4] * 40, [8] * 8 + [1] * 32, [1, 1, 1]], ids=str)
+def test_resamples_of_a_mean_reach_as_far_as_its_t_interval(sizes: list[int]) -> None:
+    """Of the ratio estimator of a mean over clusters, and of independent rows in strata."""
+    n, rng = len(sizes), np.random.default_rng(8)
+    total = rng.standard_normal(n) * sizes
+    weights = bootstrap_weights(np.repeat(np.arange(n), sizes), None, 6_000, rng)
+    first = np.cumsum(sizes) - sizes
+    residual = total - total.sum() / sum(sizes) * np.array(sizes)
+    error = np.sqrt(n / (n - 1) * np.square(residual).sum()) / sum(sizes)
+    t = stats.t.ppf(0.975, sum(sizes) ** 2 / np.square(sizes).sum() - 1)
+    replicates = weights[:, first] @ residual / sum(sizes)
+    least = 0.2 if n < 5 else 0.96  # of three units no resample can reach as far
+    assert least < 1.96 * replicates.std() / (t * error) < 1.04
+    values, strata = rng.standard_normal(60) + np.arange(60) // 20, np.arange(60) // 20
+    means = bootstrap_weights(np.arange(60), strata, 6_000, rng) @ values / 60
+    error = np.sqrt(np.square(values.reshape(3, 20).std(axis=1, ddof=1)).sum() / 20) / 3
+    assert 1.96 * means.std() == pytest.approx(stats.t.ppf(0.975, 57) * error, rel=0.04)
+
+
+@pytest.mark.parametrize("sizes", [[1] * 10, [1] * 20, [8] * 6 + [1] * 24], ids=str)
+def test_intervals_of_a_mean_over_few_clusters_hold_it(sizes: list[int]) -> None:
+    """Half of the variance is shared within clusters; of as many draws as clusters .10, .08 and .10 missed."""
+    rng, code, n, missed = np.random.default_rng(9), np.repeat(np.arange(len(sizes)), sizes), 1000, 0
+    for _ in range(n):
+        values = rng.standard_normal(len(sizes))[code] + rng.standard_normal(len(code))
+        low, high = band(bootstrap_weights(code, None, 400, rng) @ values / len(code))
+        missed += not low <= 0 <= high
+    assert 0.03 < missed / n < 0.07
+
+
 def test_resampled_correlations_of_what_is_constant_in_a_resample_are_undefined():
     rng = np.random.default_rng(5)
     x, y = rng.integers(1, 9, (6, 10)).astype(float), rng.integers(1, 9, 10).astype(float)
     x[:, :2], x[0] = 4.0, 2.0
     weights = np.array([[4, 4, 0, 0, 0, 0, 0, 0, 0, 0], [0, 0, 0, 8, 0, 0, 0, 0, 0, 0], [4, 0, 4, 0, 0, 0, 0, 0, 0, 0]])
+    weights = weights * (10 / 9)
     found = resampled_correlations(x, y, weights)
     assert np.isnan(found[:, :2]).all() and np.isnan(found[0]).all()
     x, y = rng.standard_normal((6, 10)), np.append(rng.standard_normal(9), 0.0)
     mixed = rng.multinomial(10, np.full(10, 0.1), 12)
     for i, w in enumerate(mixed):
         expected = [np.corrcoef(np.repeat(row, w), np.repeat(y, w))[0, 1] for row in x]
-        np.testing.assert_allclose(resampled_correlations(x, y, mixed)[:, i], expected, rtol=1e-6)
+        np.testing.assert_allclose(resampled_correlations(x, y, mixed / 0.7)[:, i], expected, rtol=1e-6)
 
 
 def test_correlations_of_resamples_are_weighted_on_their_own_scale():
     rng = np.random.default_rng(11)
     x, y = rng.standard_normal((3, 25)) * [[1.0], [1e-6], [1e6]] + [[0.0], [1.0], [5e6]], rng.standard_normal(25) + 40
-    weights = bootstrap_weights(np.arange(25), np.zeros(25, dtype=np.int64), 30, rng)
-    found = resampled_correlations(x, y, weights)
+    counts = rng.multinomial(25, np.full(25, 1 / 25), size=30)
+    found = resampled_correlations(x, y, counts * (25 / 22))
     for mine, one in zip(found, x, strict=True):
-        expected = [np.corrcoef(np.repeat(one, w), np.repeat(y, w))[0, 1] for w in weights]
+        expected = [np.corrcoef(np.repeat(one, w), np.repeat(y, w))[0, 1] for w in counts]
         np.testing.assert_allclose(mine, expected, rtol=1e-7)
     values = np.random.default_rng(2).standard_normal((3, 20))
     unit = unit_length(values)
