@@ -138,11 +138,12 @@ def faults_of(imports: Iterable[Import], exported: Mapping[tuple[str, str], Iter
 
 
 def exported_files() -> dict[tuple[str, str], tuple[str, ...]]:
-    """What the `__init__` of each room names in `__all__`; of a room of `interp` without one every file."""
+    """What the `__init__` of each room names in `__all__`; of a room without one every file, if it is shared: of `interp`, or what probes compute."""
     found = {}
     for package, rooms in LEVEL.items():
         for room in rooms:
-            every = tuple(path.stem for path in (ROOT / package / room).glob("*.py")) if package == "interp" else ()
+            is_shared = package == "interp" or room == "measures"
+            every = tuple(path.stem for path in (ROOT / package / room).glob("*.py")) if is_shared else ()
             tree = ast.parse((ROOT / package / room / "__init__.py").read_text())
             lists = [n.value for n in tree.body if isinstance(n, ast.Assign) and ast.unparse(n.targets[0]) == "__all__"]
             found[package, room] = tuple(ast.literal_eval(lists[0])) if lists else every
