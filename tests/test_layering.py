@@ -138,7 +138,7 @@ def faults_of(imports: Iterable[Import], exported: Mapping[tuple[str, str], Iter
 
 
 def exported_files() -> dict[tuple[str, str], tuple[str, ...]]:
-    """What the `__init__` of each room names in `__all__`; of a room without one every file, if it is shared: of `interp`, or what probes compute."""
+    """What the `__init__` of each room names in `__all__`; every file of the rooms of `interp`, and of `measures`."""
     found = {}
     for package, rooms in LEVEL.items():
         for room in rooms:
