@@ -54,6 +54,11 @@ def choose_probes(
     for each in listed or ():
         each = each() if isinstance(each, type) else each
         if isinstance(each, Probe):
+            each = replace(each, **read_fields(type(each), each.name, settings.get(each.name, {})))
+            before = chosen.get(each.name)
+            if before is not None and before.is_named and before.probe != each:
+                fix = "Make one run for each; `interp compare` sets them side by side."
+                raise UsageError(asked=f"the probe {each.name} twice", found="a record holds one of a name", fix=fix)
             chosen[each.name] = ChosenProbe(each, True)
             continue
         for name, is_named in probe_names([each]).items():

@@ -245,6 +245,18 @@ def test_a_setting_that_no_library_or_record_takes_is_refused_for_a_name_and_for
             choose_probes([replace(made, **{field: value})], {})
 
 
+def test_settings_act_on_a_probe_that_is_made_and_two_of_one_name_are_refused():
+    made = choose_probes("manifold", {})[0].probe
+    other = replace(made, site="resid")
+    (chosen,) = choose_probes([made], {"manifold": {"site": "resid"}})
+    assert chosen.probe == other
+    assert [each.probe for each in choose_probes(["all", other], {}) if each.probe.name == "manifold"] == [other]
+    assert len(choose_probes([made, replace(made)], {})) == 1
+    for given in ([made, other], ["manifold", other]):
+        with pytest.raises(UsageError, match="manifold twice"):
+            choose_probes(given, {})
+
+
 TEXTS = [name for name in (*HASHED, *BESIDE[1:]) if name != "null" and isinstance(another(name).get(name), str)]
 
 
