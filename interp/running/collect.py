@@ -11,6 +11,7 @@ from interp.capture import Capture
 from interp.edit import Edit
 from interp.editing.conditions import capture_edited
 from interp.editing.edit_files import resolve_edits
+from interp.editing.editor import edits_applied
 from interp.edits import Edits
 from interp.errors import RecordError, UsageError
 from interp.hooks.pattern_sites import NULL_SITES
@@ -86,7 +87,8 @@ def collect(
     ids = as_tokens(model, pool, asked, window).ids
     pool = with_clusters(pool, ids)
     checks = [asdict(check) for check in model.checks]
-    read = {"tool": "interp", "selfcheck": checks, "edits": [edit.to_json() for edit in edits]}
+    acting = [edit.to_json() for edit in (*edits_applied(model), *edits)]
+    read = {"tool": "interp", "selfcheck": checks, "edits": acting}
     if to is not None:
         to = path(to)
         _refuse_to_stream(asked, edits, layers)

@@ -110,6 +110,17 @@ def test_a_saved_or_streamed_capture_is_the_capture(tunnel, sequences, monkeypat
     assert "self-check: not" not in page and interp.open_run(record.path).spec == record.spec
 
 
+def test_a_capture_names_the_edits_that_are_applied_around_it(tunnel, sequences, tmp_path):
+    around, given = interp.AttentionOff(1), interp.AblateHeads(0, (1,), by="zero")
+    with interp.applied(tunnel, around):
+        both = interp.collect(tunnel, sequences, "v", edits=given)
+        saved = interp.collect(tunnel, sequences, "v", to=tmp_path / "c")
+    assert both.provenance["edits"] == [around.to_json(), given.to_json()]
+    record = interp.analyse(interp.open_capture(tmp_path / "c"), "manifold", settings=QUICK)
+    assert saved.provenance["edits"] == [around.to_json()] == record.spec["edits"]
+    assert any("attention-off" in caution for caution in record.cautions)
+
+
 @pytest.mark.parametrize("gone", ["Mean", "Moments"])
 def test_an_earlier_capture_opens_without_the_reductions_that_went(tunnel, sequences, tmp_path, gone):
     needs = [Need("v"), Need("pattern_entropy", PromptMean(), "all")]
