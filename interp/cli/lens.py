@@ -97,7 +97,7 @@ def _show(model: "Model", asked: RunOptions, fitted: list, prompt: int, skip_fir
     refuse_unknown_prompt(read.prompts, [prompt])
     lenses = {"logit": FittedLens.logit(model)} | {f"{i} {lens.kind}": lens for i, lens in enumerate(fitted, 1)}
     for lens in fitted:
-        lens.on(model)  # refuses one of another shape
+        lens.on(model)  # refuses one of another shape, and warns of one of other weights
         read.refuse_fitted(lens)
     held = read.held_out(model)
     means, null = zip(*(kl_by_depth(lens, held) for lens in lenses.values()), strict=True)
@@ -106,8 +106,6 @@ def _show(model: "Model", asked: RunOptions, fitted: list, prompt: int, skip_fir
     rows = [list(row) for row in zip(map(str, range(model.info.n_layers)), *columns, strict=True)]
     show_table("KL(final prediction || lens), bits, on prompts held out", ["depth", *names], rows)
     show_notes([f"{len(read.held)} prompts; 95 % t intervals over their clusters"])
-    foreign = [i for i, lens in enumerate(fitted) if lens.about.get("weights", model.fingerprint) != model.fingerprint]
-    show_notes([f"{[*lenses][i + 1]}: fitted on other weights, {fitted[i].model}" for i in foreign])
     if first_lacking(model, [Need("attn_logit"), Need("mlp_logit")], everywhere=True) is None:
         found = {name: writer(model, lens, read.take(read.held)) for name, lens in lenses.items()}
         written = [[name, block, _interval(mean), f"{share:.0%}"] for name, (block, mean, share) in found.items()]

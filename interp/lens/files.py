@@ -17,6 +17,7 @@ from interp.lens.kinds import KINDS, FittedLens
 from interp.loading.aliases import MEMORY
 from interp.model import Carrying, Model
 from interp.system.foreign_files import readable
+from interp.system.plain_numbers import path as plain_path
 from interp.system.whole_files import telling, writing
 
 FORMAT = 1
@@ -74,9 +75,8 @@ def open_lens(path: str | Path, model: Model | None = None) -> FittedLens:
 
     Examples:
         >>> model = interp.load("tunnel:bijection-gpt-neox")
-        >>> lens = interp.fit_lens(model, interp.sampled_prompts(model.task, 20), kind="tuned", seconds=1.0, quiet=True)
-        >>> interp.open_lens(interp.save_lens(lens, "lens.safetensors")).n_prompts == lens.n_prompts
-        True
+        >>> interp.open_lens(interp.save_lens(interp.FittedLens.logit(model), "lens.safetensors")).kind
+        'logit'
     """
     path = Path(path)
     with readable(f"the lens {path}", _FIX):
@@ -119,7 +119,7 @@ def _given(lens: Asked) -> FittedLens | Path | None:
     if lens is None or isinstance(lens, FittedLens):
         return lens
     if isinstance(lens, str | Path):
-        return Path(lens)
+        return plain_path(lens)
     raise UsageError(
         asked="a run through a lens",
         found=f"a {type(lens).__name__} is none",
@@ -168,9 +168,11 @@ def _of_archive(path: Path, model: Model | None) -> FittedLens:
             fix="Give the model with it: open_lens(path, model).",
         )
     matrices = {int(layer) + 1: matrix.float() for layer, matrix in held["J"].items()}
-    name = str(held.get("metadata", {}).get("model_name", model.name))
+    about = dict(held.get("metadata", {}))
+    name = str(about.pop("model_name", model.name))
+    about = about if "held_out" in about else {}  # of another program
     n, d_model = int(held.get("n_prompts", 0)), int(held["d_model"])
-    return _refuse_misshapen(FittedLens("jacobian", name, model.info.n_layers, d_model, n, matrices), path)
+    return _refuse_misshapen(FittedLens("jacobian", name, model.info.n_layers, d_model, n, matrices, about=about), path)
 
 
 def _refuse_misshapen(lens: FittedLens, path: Path) -> FittedLens:

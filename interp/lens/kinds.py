@@ -12,6 +12,7 @@ Representations Form a Global Workspace in Language Models".
 """
 
 import hashlib
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -64,11 +65,18 @@ class FittedLens:
         return tuple(sorted(self.matrices))
 
     def on(self, model: Model) -> Model:
-        """The same model, decoding its residual stream with this lens; `UsageError` if its shape differs."""
+        """The same model, decoding its residual stream with this lens; `UsageError` if its shape differs.
+
+        If it was fitted on other weights than the model has now, a warning and `info.lens` say so.
+        """
         self._refuse_other_shape(model)
         if self.kind == "logit":
             return replace(model, lens=None, info=replace(model.info, lens=None))
-        return replace(model, lens=self, info=replace(model.info, lens=f"{self.kind} {self.digest}"))
+        name = f"{self.kind} {self.digest}"
+        if "weights" in self.about and self.about["weights"] != model.fingerprint:
+            name += f", fitted on other weights or in another precision ({self.model})"
+            warnings.warn(f"the lens on {model.name}: {name}", stacklevel=2)
+        return replace(model, lens=self, info=replace(model.info, lens=name))
 
     def _refuse_other_shape(self, model: Model) -> None:
         if (self.n_layers, self.d_model) != (model.info.n_layers, model.info.d_model):

@@ -85,6 +85,8 @@ class RunRecord(Answering, Mapping[str, Findings]):
             (f"Every query sees the last {window} keys only", "restricted", window),
         ]
         told = [CHANGED.format(what, how) for what, how, so in changes if so]
+        if "," in (lens := model.get("lens") or ""):
+            told.append(f"Lens {lens}: what it decodes may not be what this model computes.")
         read = [self.prompts, *self.prompts.get("others", ())]
         for prompts in read:
             said = (prompts.get("clusters") or {}).get("caution", "")

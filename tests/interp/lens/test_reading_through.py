@@ -144,11 +144,29 @@ def test_the_commands_fit_and_show(tmp_path):
     assert shown.exit_code == 0 and "1 jacobian" in shown.stdout and "final" in shown.stdout
     assert "adds most to the predicted token" in shown.stdout
     assert "other weights" not in shown.stdout
-    other = CliRunner().invoke(app, ["lens", "show", str(out), *asked, "--model", "tunnel:bijection-llama"])
-    assert other.exit_code == 0 and "1 jacobian: fitted on other weights, tunnel:bijection-gpt-neox" in other.stdout
+    with pytest.warns(UserWarning, match=r"jacobian \w+, fitted on other weights .*\(tunnel:bijection-gpt-neox\)"):
+        other = CliRunner().invoke(app, ["lens", "show", str(out), *asked, "--model", "tunnel:bijection-llama"])
+    assert other.exit_code == 0
     for other in (["--seed", "1"], ["--n-pool", "30"], ["--model", "tunnel:hmm-llama"]):  # not held out; misfit
         refused = CliRunner().invoke(app, ["lens", "show", str(out), *asked, *other])
         assert refused.exit_code != 0 and isinstance(refused.exception, UsageError | SystemExit)
+
+
+def test_a_lens_of_other_weights_of_the_same_shape_is_named_aloud_and_in_the_record(tunnel, tmp_path):
+    fitted = interp.fit_lens(tunnel, interp.sampled_prompts(tunnel.task, 20), seconds=0.1, quiet=True)
+    assert fitted.on(tunnel).info.lens == f"jacobian {fitted.digest}"
+    earlier = interp.load("tunnel:bijection-gpt-neox@128")
+    read = {
+        name: interp.open_lens(interp.save_lens(fitted, tmp_path / f"lens.{name}"), tunnel)
+        for name in ("safetensors", "pt")
+    }
+    for lens in read.values():
+        assert lens.about == fitted.about and "other weights" not in lens.on(tunnel).info.lens
+        with pytest.warns(UserWarning, match="other weights"):
+            assert "other weights" in lens.on(earlier).info.lens
+    with pytest.warns(UserWarning, match="other weights"):
+        record = interp.run(earlier, probes="components", n_pool=24, lens=read["safetensors"], out=None, quiet=True)
+    assert "other weights" in record.model["lens"] and "other weights" in " ".join(record.cautions)
 
 
 def a_lens(model, kind="jacobian"):
