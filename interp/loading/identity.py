@@ -15,6 +15,7 @@ from interp.model import Model
 from interp.options import RunOptions
 from interp.system.array_files import digest_of_file
 from interp.system.digest import digest_of
+from interp.system.plain_numbers import path as plain_path
 
 _SMALL = (".json", ".txt", ".model", ".jinja", ".py", ".tiktoken", ".safetensors")
 """Endings of files beside the weights that say what a model is."""
@@ -36,7 +37,7 @@ def files_identity(options: RunOptions) -> dict[str, str]:
     source = source_of(options)
     found = {"model": _digest(source.files, digest_of(source.card))}
     if options.lens is not None:  # one that is not there is refused where it is opened
-        lens = Path(str(options.lens))
+        lens = plain_path(str(options.lens))
         found["lens"] = getattr(options.lens, "digest", "") or identity_of([lens] if lens.is_file() else [])
     if options.adapter is not None:
         found["adapter"] = _digest(locate_adapter(options.adapter))

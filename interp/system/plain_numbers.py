@@ -3,6 +3,7 @@
 Numbers raise `TypeError` or `ValueError` for what is none.
 """
 
+import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -99,4 +100,4 @@ def whole_pool(given: Any) -> int | None:
 
 def path(given: str | Path) -> Path:
     """A path; `~` is the user's folder."""
-    return Path(given).expanduser()
+    return Path(os.path.expanduser(given))  # noqa: PTH111 (Path raises for a user that is not there)

@@ -28,13 +28,17 @@ def read(asked: str, hint: Any, value: Any) -> Any:
     """A value as its annotation has it.
 
     A text is read as the type: `none`, `true`, parts between commas (semicolons between tuples) or a JSON list. One
-    text or number serves where several are taken. What is annotated otherwise (arrays, unions of objects) stays as it
-    is, for the function to judge. `UsageError` for what was `asked` where the value does not fit, `UnknownName` where
-    it is none of the known words.
+    text or number serves where several are taken; in a path, `~` is the user's folder. What is annotated otherwise
+    (arrays, unions of objects) stays as it is, for the function to judge. `UsageError` for what was `asked` where the
+    value does not fit, `UnknownName` where it is none of the known words.
     """
     kinds = alternatives(hint)
     if Path not in kinds:
         refuse_half_character(asked, value)
+    elif isinstance(value, str | Path) and str(value).startswith("~") and {*kinds} <= {str, Path, NoneType}:
+        from interp.system.plain_numbers import path  # numpy, as below
+
+        value = path(value)
     is_plain = all(kind in _WORDS or _is_word(kind) or get_origin(kind) is tuple for kind in kinds)
     is_one = len({*kinds} - {NoneType}) == 1
     is_as_it_should_be = type(value) in kinds or (isinstance(value, Path) and Path in kinds)

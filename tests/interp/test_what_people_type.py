@@ -14,6 +14,7 @@ import pandas as pd
 import pytest
 import torch
 from interp.wind_tunnels import Bijection
+from safetensors.numpy import save_file
 
 import interp
 from interp.errors import InterpError, UnknownName, UsageError
@@ -252,6 +253,22 @@ def test_a_path_may_begin_at_home(tmp_path, monkeypatch):
     capture = collected("v", "~/texts.txt", to="~/kept")
     assert (tmp_path / "kept" / "capture.json").is_file() and len(capture.prompts) == 2
     assert len(interp.open_capture("~/kept").prompts) == 2
+    monkeypatch.chdir(tmp_path)
+    model = here().model
+    interp.save_lens(interp.FittedLens.logit(model), "~/lens.safetensors")
+    asked = {"probes": "orthogonality", "n_pool": 20, "quiet": True}
+    record = interp.run(model, lens="~/lens.safetensors", out="~/runs", **asked)
+    assert interp.open_lens("~/lens.safetensors").kind == "logit" and record.path.parent == tmp_path / "runs"
+    assert interp.generate(model, ["the cat"], n_tokens=1).write("~/words.html") == tmp_path / "words.html"
+    assert interp.index_runs("~/runs") == tmp_path / "runs" / "index.html"
+    again = interp.run(model, seed=1, out="~/runs", **asked)
+    assert interp.compare([record, again], out="~/compared").path.parent == tmp_path / "compared"
+    (tmp_path / "sae").mkdir()
+    (tmp_path / "sae" / "cfg.json").write_text('{"hook_name": "blocks.1.hook_resid_post"}')
+    save_file({"W_dec": np.eye(8, dtype=np.float32)}, tmp_path / "sae" / "sae_weights.safetensors")
+    assert interp.open_features("~/sae").place["layer"] == 2 and not (tmp_path / "~").exists()
+    with pytest.raises(interp.InterpError, match="~nobody-of-this-name"):
+        interp.open_run("~nobody-of-this-name/runs")
 
 
 @pytest.mark.parametrize("function", [interp.run, interp.plan])
