@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from interp.errors import Answering, RecordError, UnknownName, UsageError
-from interp.formatting import brief, counted, html_table, text_table
+from interp.formatting import counted, html_table, text_table
 from interp.need import Need
 from interp.prompt import PromptSet
 from interp.reductions import REDUCTIONS, PromptMean, Rows
@@ -72,9 +72,6 @@ class ModelInfo(Answering):
     """The layers that have attention, where not all have."""
     lens: str | None = None
     """What its stream is decoded through, where that is not the logit lens: kind and digest."""
-
-    def __repr__(self) -> str:
-        return brief(self)
 
     @property
     def layers_with_attention(self) -> tuple[int, ...]:

@@ -13,8 +13,7 @@ from jaxtyping import Float
 from pydantic import TypeAdapter
 
 from interp.capture import ModelInfo
-from interp.errors import UsageError
-from interp.formatting import brief
+from interp.errors import Answering, UsageError
 from interp.system.calls import AnsweringType
 from interp.system.foreign_files import in_words
 from interp.system.plain_numbers import array, from_0, number, whole_number, whole_numbers
@@ -25,7 +24,7 @@ AFTER_W_O = frozenset({"attn_out", "o_proj", "out", "attention_output"})
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
-class Edit(metaclass=AnsweringType):
+class Edit(Answering, metaclass=AnsweringType):
     """The fields of all edits. `layer` is one or several from 0 (depths, for `resid`); negative ones count back.
 
     A `dose` t gives x + t (edited − x): 1 is the edit, 0 none. `at` is `all`, `last`, `scored`, a column of the prompt
@@ -66,9 +65,6 @@ class Edit(metaclass=AnsweringType):
     @property
     def _listed(self) -> tuple[int, ...]:
         return (self.layer,) if isinstance(self.layer, int) else tuple(self.layer)
-
-    def __repr__(self) -> str:
-        return brief(self)
 
     def __str__(self) -> str:
         listed = ", ".join(map(str, self._listed))

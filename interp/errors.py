@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from interp.formatting import quoting
+from interp.formatting import brief, quoting
 
 
 class InterpError(Exception):
@@ -67,9 +67,10 @@ class UnknownAttribute(UnknownName, AttributeError):  # pyrefly: ignore[inconsis
 
 
 class Answering:
-    """An object that answers for an unknown attribute with the nearest of its own; `_habits` says what else to type."""
+    """Prints as a line, and answers for an unknown attribute with the nearest; `_habits` says what else to type."""
 
     _habits: ClassVar[str] = ""
+    __repr__ = brief
 
     if not TYPE_CHECKING:  # a checker goes on to refuse attributes that are not declared
 

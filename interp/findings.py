@@ -9,7 +9,6 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from interp.errors import Answering, UnknownName
 from interp.formatting import (
-    brief,
     counted,
     html_table,
     near_zero_as_zero,
@@ -171,9 +170,6 @@ class Scalar(Answering, NDArrayOperatorsMixin):
         if low > self.null.band[1]:
             return "above"
         return "below" if high < self.null.band[0] else "within"
-
-    def __repr__(self) -> str:
-        return brief(self)
 
     def __float__(self) -> float:
         return self.value
@@ -395,7 +391,8 @@ class Findings(Answering, Mapping[str, Scalar]):
         drawn = self._drawn()
         name = next(iter(drawn), None) if name is None else name
         if name not in drawn:
-            raise UnknownName("figure", str(name), drawn)
+            hint = "" if drawn else "A probe's figures are drawn if it is registered (`interp.probes`) and has any."
+            raise UnknownName("figure", str(name or self.probe), drawn, hint)
         return load_entry("report", "figure")(drawn[name], theme)
 
     def figures(self, theme: Literal["light", "dark"] = "light") -> dict[str, "go.Figure"]:
@@ -409,6 +406,8 @@ class Findings(Answering, Mapping[str, Scalar]):
         from interp.registry import entries, load_entry
 
         kind = "study" if self.probe in entries("study") else "probe"
+        if self.probe not in entries(kind):  # a probe of the user's own, which no name leads to
+            return {}
         return {figure.name: figure for figure in load_entry(kind, self.probe)().figures(self)}
 
     def to_frame(self, table: str | None = None) -> "pandas.DataFrame":
@@ -433,8 +432,8 @@ class Findings(Answering, Mapping[str, Scalar]):
                 "null_name": null.name, "null_reason": s.null_reason,
                 "p": if_known["p"], "p_over": s.p_over, "p_least": if_known["p_least"],
                 "reference": if_known["reference"], "n": s.n, "n_unit": s.n_unit, "n_distinct_rows": s.n_distinct_rows,
-                "underpowered": s.underpowered, "enough": s.enough, "standing": self.standing(name),
-                "is_headline": name in self.headline, "meaning": s.meaning,
+                "n_clusters": s.n_clusters, "underpowered": s.underpowered, "enough": s.enough,
+                "standing": self.standing(name), "is_headline": name in self.headline, "meaning": s.meaning,
             })  # fmt: skip
         return pandas.DataFrame(rows)
 
@@ -445,4 +444,4 @@ class Findings(Answering, Mapping[str, Scalar]):
         chosen = tuple(names) if names is not None else self.headline or tuple(self.scalars)
         rows = [[printable(cell) for cell in (name, *self[name].cells)] for name in chosen]
         frame = pandas.DataFrame(rows, columns=list(COLUMNS))
-        return frame.to_latex(index=False, escape=True)
+        return frame.to_latex(index=False, escape=True).replace("−", "$-$").replace("≤", r"$\leq$")

@@ -84,6 +84,14 @@ def with_unit(text: str, unit: str) -> str:
     return text if unit in ("", "1", "fraction", "label") else f"{text} {unit}"
 
 
+def size(n_bytes: int | float) -> str:
+    """A number of bytes in a unit that fits: `46.3 kB`."""
+    units = ["TB", "GB", "MB", "kB", "B"]
+    while n_bytes >= 999.5 and units[1:]:
+        n_bytes, _ = n_bytes / 1000, units.pop()
+    return f"{n_bytes:.3g} {units[-1]}"
+
+
 def plain(text: str) -> str:
     """A text of this module for a terminal, which may know ASCII alone and whose minus is copied into commands."""
     return "n/a" if text == DASH else text.replace(MINUS, "-").replace("∞", "inf").replace("≤", "<=")

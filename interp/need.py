@@ -4,8 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from interp.errors import UsageError
-from interp.formatting import brief
+from interp.errors import Answering, UsageError
 from interp.reductions import PromptMean, Reduction, Rows
 from interp.sites import Site, overview, site
 from interp.system.plain_numbers import plain, whole_numbers
@@ -17,7 +16,7 @@ PLACES = frozenset({"scored", "last", "all", "followed", "before_last", "tunnel"
 
 
 @dataclass(frozen=True, repr=False)
-class Need:
+class Need(Answering):
     """A requested activation: its site, its positions, and how its rows are reduced.
 
     `at` names the positions: `scored` (the last token of a text, all scored positions of a wind tunnel), `last`, `all`,
@@ -49,9 +48,6 @@ class Need:
             raise ValueError(f"{self.site} is read at scored positions alone: choose them in Prompt(scored=...)")
         if self.at == "tunnel" and self.reduction != ROWS:
             raise ValueError("tunnel positions may be none at all, which has no mean: keep them as rows")
-
-    def __repr__(self) -> str:
-        return brief(self)
 
     @property
     def described(self) -> Site:

@@ -13,7 +13,6 @@ import numpy as np
 from jaxtyping import Int
 
 from interp.errors import Answering, PromptError
-from interp.formatting import brief
 from interp.system.plain_numbers import plain
 
 if TYPE_CHECKING:
@@ -189,9 +188,6 @@ class PromptSet(Answering):
                 found=f"the columns {sorted(unnamed)} have no unit",
                 fix="Name a unit for every column (`label` for names).",
             )
-
-    def __repr__(self) -> str:
-        return brief(self)
 
     def __len__(self) -> int:
         return len(self.prompts)

@@ -12,11 +12,12 @@ LARGEST, LARGEST_SEED, MOST = 2**63 - 1, 2**32 - 1, 10_000_000
 """Whole numbers that every library takes, as a value, as a seed, and as a count of prompts, sequences or tokens."""
 
 
-def refuse_number(asked: str, value: int, least: int, most: int) -> None:
-    """Raise `UsageError` for a whole number out of its bounds."""
+def refuse_number(asked: str, value: int | float, least: int, most: int) -> None:
+    """Raise `UsageError` for a number out of its bounds."""
     if not least <= value <= most:
+        kind = "a number" if isinstance(value, float) else "a whole number"
         found = "the number is too small" if value < least else "the number is too large"
-        raise UsageError(asked=asked, found=found, fix=f"Give a whole number from {least:,} to {most:,}.")
+        raise UsageError(asked=asked, found=found, fix=f"Give {kind} from {least:,} to {most:,}.")
 
 
 def refuse_values(of: str, values: Mapping[str, Any]) -> None:

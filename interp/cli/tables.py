@@ -12,7 +12,7 @@ from interp.capture import ModelInfo
 from interp.certificates.verdicts import Count
 from interp.cli.terminal import show_answer, show_notes, show_table
 from interp.findings import COLUMNS as ALL_COLUMNS
-from interp.formatting import plain, short, with_unit
+from interp.formatting import plain, short, size, with_unit
 from interp.model import Check, Model, heads_in_words
 from interp.records.answers import answers, settled, unclear
 from interp.records.headlines import COLUMNS, contradictions, headlines, tried
@@ -159,11 +159,11 @@ def print_plan(plan: "Plan") -> None:
     show_table(None, columns, rows, whole=slice(1, None))
     print(f"passes   {plan.n_passes:,}, {plan.n_tokens:,} tokens in all, padding included")
     m = plan.memory
-    device = f", and {_size(m.on_device)} on {plan.model.device}" if m.on_device else ""
+    device = f", and {size(m.on_device)} on {plan.model.device}" if m.on_device else ""
     fits = "free" if plan.fits else "free: IT DOES NOT FIT (bfloat16, --device-map auto, or a larger machine)"
-    print(f"memory   {_size(m.peak)} at the peak, weights {_size(m.weights)}{device}; {_size(plan.free)} are {fits}")
-    fetched = f", after a download of {_size(plan.download)}" if plan.download else ""
-    print(f"disk     {_size(plan.disk)} for the record and its page{fetched}")
+    print(f"memory   {size(m.peak)} at the peak, weights {size(m.weights)}{device}; {size(plan.free)} are {fits}")
+    fetched = f", after a download of {size(plan.download)}" if plan.download else ""
+    print(f"disk     {size(plan.disk)} for the record and its page{fetched}")
     if plan.seconds is not None:
         low, high = plan.seconds
         print(f"time     {_duration(low)} to {_duration(high)}, download not counted")
@@ -180,10 +180,6 @@ def _duration(seconds: float) -> str:
     if seconds < 60:
         return f"{_short(seconds)} s"
     return f"{_short(seconds / 60)} min" if seconds < 3600 else f"{_short(seconds / 3600)} h"
-
-
-def _size(n: int) -> str:
-    return f"{n / 1e9:.1f} GB" if n >= 1e9 else f"{n / 1e6:.1f} MB"
 
 
 def print_checks(model: Model, checks: Sequence[Check]) -> None:

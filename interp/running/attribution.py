@@ -15,8 +15,8 @@ import numpy as np
 import torch
 from jaxtyping import Float
 
-from interp.errors import PromptError, UsageError
-from interp.formatting import brief
+from interp.editing.editor import edits_applied
+from interp.errors import Answering, PromptError, UsageError
 from interp.model import Model
 from interp.need import Need
 from interp.prompt import Prompts
@@ -35,7 +35,7 @@ Answer = str | int | Sequence[str | int]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class LogitAttribution:
+class LogitAttribution(Answering):
     """Shares of the logit of an answer minus that of a wrong one (or minus the mean over the vocabulary), in logits.
 
     `heads` and `attention_bias` cover the layers with attention (`attention_layers`), `mlp` and `mixer` all layers; a
@@ -61,9 +61,6 @@ class LogitAttribution:
     embedding: Float[np.ndarray, " row"]
     constant: Float[np.ndarray, " row"]
     null: Float[np.ndarray, "draw attention_layer head"]
-
-    def __repr__(self) -> str:
-        return brief(self)
 
     @property
     def total(self) -> Float[np.ndarray, " row"]:
@@ -117,7 +114,8 @@ def logit_attribution(
         Shares of heads `[row, layer, head]`, feed-forwards, biases and embedding in logits, which add up to the logit.
 
     Raises:
-        UsageError: The model normalises the attention output, so heads have no shares of their own.
+        UsageError: The model normalises the attention output, so heads have no shares of their own, or an edit that is
+            `applied` changes the residual stream.
         PromptError: A token is not a single token, or prompts do not fit the model.
 
     Examples:
@@ -131,6 +129,13 @@ def logit_attribution(
             asked=f"what each head of {model.name} adds to a logit",
             found=f"{model.info.family} normalises the attention output, so heads have no separate shares",
             fix="Use the sites attn_logit and mlp_logit (one number per block), or ablate heads.",
+        )
+    edits = [edit for edit in edits_applied(model) if edit.place in ("resid", "block")]
+    if moved := [edit for edit in edits if edit.place == "block" or any(edit.layers(model.info))]:  # not the embedding
+        raise UsageError(
+            asked=f"what each head of {model.name} adds to a logit inside a block of interp.applied",
+            found=f"with {moved[0]}, the residual stream is more than the sum of these parts",
+            fix="Leave the block, or edit heads, values, attention or feed-forwards.",
         )
     refuse_number(f"n_null = {n_null}", n_null, 0, MOST)
     pool = given_prompts(model, prompts)

@@ -25,7 +25,9 @@ from interp.prompting.tokens import as_tokens
 from interp.reading.forward import threads_of_pass
 from interp.running.donors import with_donors
 from interp.running.means import filled
+from interp.settings import MOST, refuse_number
 from interp.system.float64 import double
+from interp.system.plain_numbers import path as plain_path
 
 if TYPE_CHECKING:
     import pandas
@@ -62,7 +64,7 @@ class Continuation:
 
 
 @dataclass(frozen=True, repr=False)
-class Continuations:
+class Continuations(Sequence[Continuation]):
     """The continuations of all prompts, shown side by side in a terminal or notebook; `write` makes a page.
 
     >>> model = interp.load("tunnel:bijection-gpt-neox")
@@ -75,13 +77,10 @@ class Continuations:
     how: str
     each: tuple[Continuation, ...]
 
-    def __iter__(self):
-        return iter(self.each)
-
     def __len__(self) -> int:
         return len(self.each)
 
-    def __getitem__(self, i: int) -> Continuation:
+    def __getitem__(self, i: int) -> Continuation:  # pyrefly: ignore[bad-override]
         return self.each[i]
 
     @property
@@ -110,7 +109,7 @@ class Continuations:
         """Write an HTML page, which loads nothing from elsewhere; returns its path."""
         from interp.registry import load_entry
 
-        return load_entry("report", "continuations")(self, Path(path))
+        return load_entry("report", "continuations")(self, plain_path(path))
 
 
 def generate(
@@ -154,12 +153,8 @@ def generate(
         >>> len(words), len(words.each[0].ids)
         (2, 3)
     """
-    if n_tokens < 1 or not 0 <= temperature < np.inf:
-        raise UsageError(
-            asked=f"{n_tokens} tokens at temperature {temperature:g}",
-            found="these values are not possible",
-            fix="Ask for 1 token or more, at temperature 0 (the most likely ones) or above.",
-        )
+    refuse_number(f"n_tokens = {n_tokens}", n_tokens, 1, MOST)
+    refuse_number(f"temperature = {temperature:g}", temperature, 0, MOST)
     refuse_applied(model, "continuations")
     pool = given_prompts(model, prompts, seed)
     ids = as_tokens(model, pool, (), window).ids

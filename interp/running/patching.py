@@ -17,8 +17,7 @@ from interp.capture import Capture
 from interp.edit import SITES, Edit
 from interp.editing.conditions import read_conditions
 from interp.edits import ShiftAxis
-from interp.errors import PromptError, UnknownName, UsageError
-from interp.formatting import brief
+from interp.errors import Answering, PromptError, UnknownName, UsageError
 from interp.model import Model
 from interp.need import Need
 from interp.probe import Condition, Readout
@@ -43,7 +42,7 @@ OnePrompt = str | Sequence[int]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class PatchingMap:
+class PatchingMap(Answering):
     """What clean activations restore in a corrupted forward pass, by layer (depth, for `resid`) and position.
 
     `clean`, `corrupted`, `effect` and `null` are the log2 odds of `answer` over `wrong` (log2 p of the answer if there
@@ -71,9 +70,6 @@ class PatchingMap:
     null: Float[np.ndarray, "draw layer pos"]
     moves: Float[np.ndarray, "layer pos feature"] = field(repr=False)
 
-    def __repr__(self) -> str:
-        return brief(self)
-
     @property
     def recovered(self) -> Float[np.ndarray, "layer pos"]:
         """The share of the difference that each patch restores: 0 is the corrupted pass, 1 the clean one."""
@@ -95,12 +91,10 @@ class PatchingMap:
     def edits(self, layer: int, positions: Sequence[int] | None = None) -> tuple[Edit, ...]:
         """The patches of one layer at these positions (None: all), as edits; `UsageError` for others than the map's."""
         chosen = self.positions if positions is None else tuple(positions)
-        for what, asked, known in (("layers", [layer], self.layers), ("positions", chosen, self.positions)):
+        for what, asked, known in (("layer", [layer], self.layers), ("position", chosen, self.positions)):
             strange = sorted(set(asked) - set(known))
             if strange:
-                raise UsageError(
-                    asked=f"the patch at {strange[0]}", found=f"the map has the {what} {list(known)}", fix="Name these."
-                )
+                raise UnknownName(f"{what} of this map", strange[0], map(str, known))
         i = self.layers.index(layer)
         moves = ((at, self.moves[i, self.positions.index(at)]) for at in chosen)
         return tuple(_moved(self.site, layer, at, move) for at, move in moves if move.any())

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from interp.errors import UnknownName
 from interp.probe import Figure
 
 from .encoding import encode, escaped, texts_escaped
@@ -44,6 +45,8 @@ def themed(figure: Figure, theme: Literal["light", "dark"]) -> "go.Figure":
     own: dict[str, Any] = figure.plot.layout.to_plotly_json()
     data, frames = _traces(figure.plot)
     kept = {key: own[key] for key in ("sliders", "updatemenus") if key in own}
+    if theme not in SCHEMES:
+        raise UnknownName("theme", theme, SCHEMES)
     scheme = SCHEMES[theme]
     drawn = texts_escaped({"data": data, "layout": page_layout(own, data) | kept, "frames": frames})
     drawn["layout"] |= {

@@ -4,9 +4,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from interp.reports.export import export
 
 from interp.errors import UnknownName, UsageError
-from interp.findings import Findings, Null, Scalar
+from interp.findings import Findings, Interval, Null, Scalar
 from interp.need import Need
 from interp.records.record import RunRecord
 from interp.table import Table
@@ -84,6 +85,15 @@ def test_metrics_and_latex_hold_the_headline_numbers():
     assert "further" in findings().to_latex(["further"])
 
 
+def test_a_frame_says_what_was_resampled_and_latex_compiles_without_unicode_fonts():
+    null = Null("permuted", -0.5, (-1e-5, 0.05), n_draws=99)
+    one = Scalar.of(-2.0, "bits", Interval(-3.0, -1.0, "t"), null, p=0.01, n=288, n_clusters=48)
+    found = Findings("p", scalars={"share": one})
+    assert found.to_frame()["n_clusters"].tolist() == [48]
+    told = found.to_latex()
+    assert "$-$2 bits & $-$3 to $-$1 &" in told and r"$\leq$ 0.01" in told and told.isascii()
+
+
 def test_sites_tables_and_captures_are_found_and_shown_by_name():
     one = Need("v")
     capture = synthetic_capture((one, Need("z"), Need("z", at="all")), Shape(n_prompts=3))
@@ -118,7 +128,19 @@ def test_findings_plot_the_pages_figure_in_its_theme(entropy, theme, paper):
     assert plot.layout.template.layout.font.color is not None
 
 
-def test_an_unknown_figure_or_theme_is_refused_with_what_there_is(entropy):
+def test_an_unknown_figure_or_theme_is_refused_with_what_there_is(entropy, without_type_checks):
     with pytest.raises(UnknownName) as caught:
         entropy.plot("lens")
     assert "lens_kl" in str(caught.value)
+    for plot in (entropy.plot, entropy.figures):
+        with pytest.raises(UnknownName, match=r"theme 'drak'(.|\n)*dark"):
+            plot(theme="drak")
+
+
+def test_a_probe_that_is_not_registered_has_no_figures_and_hides_none_of_the_others(entropy, tmp_path):
+    own = Findings("nobodys", scalars=entropy.scalars)
+    both = replace(record(), findings={"nobodys": own, "components": entropy})
+    assert own.figures() == {} and set(both.figures()) == {f"components.{name}" for name in entropy.figures()}
+    with pytest.raises(UnknownName, match="registered"):
+        own.plot()
+    assert export(both, tmp_path, figures=(), tables=("csv",))

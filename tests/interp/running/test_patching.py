@@ -148,6 +148,24 @@ def test_a_heads_share_is_what_the_logits_lose_when_the_norm_is_held(tunnel):
     np.testing.assert_allclose(found.heads[tuple(own)], by_hand, atol=1e-5)
 
 
+def test_parts_add_up_under_applied_edits_or_are_refused(tunnel):
+    prompts, axis = interp.sampled_prompts(tunnel.task, 2), np.eye(64)[3]
+    taken = [
+        interp.AblateHeads(0, (1,), by="zero"), interp.AttentionOff(1), interp.FeedForwardOff(1),
+        interp.RemoveAxis(0, site="resid", axis=axis),
+    ]  # fmt: skip
+    for edit in taken:
+        with interp.applied(tunnel, edit):
+            found = interp.logit_attribution(tunnel, prompts, answer=13, wrong=11, n_null=0)
+            with torch.no_grad():
+                each = [tunnel.module(torch.tensor([p.token_ids])).logits[0, list(p.scored)] for p in prompts]
+        own = torch.cat(each).double().numpy()
+        np.testing.assert_allclose(found.total, own[:, 13] - own[:, 11], atol=1e-4)
+    for edit in (interp.RemoveAxis(3, site="resid", axis=axis), interp.BypassLayer(1)):
+        with interp.applied(tunnel, edit), pytest.raises(UsageError, match="more than the sum of these parts"):
+            interp.logit_attribution(tunnel, prompts, n_null=0)
+
+
 def test_what_cannot_be_attributed_or_averaged_is_refused(tunnel):
     with pytest.raises(UsageError, match="normalises the attention output"):
         interp.logit_attribution(tiny("gemma2"), ["x"], answer=5)
