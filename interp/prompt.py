@@ -157,10 +157,10 @@ class PromptSet(Answering):
         if any(isinstance(each, str) for each in self.prompts):
             made = [Prompt(each) if isinstance(each, str) else each for each in self.prompts]
             object.__setattr__(self, "prompts", made)
-        if not self.prompts:
+        if all(prompt.scored == () for prompt in self.prompts):
             raise PromptError(
                 asked=f"the prompt set {self.name!r}",
-                found="it is empty",
+                found="no position is scored" if self.prompts else "it is empty",
                 fix="Give at least one prompt; the statistics want a hundred or more.",
             )
         first = self.prompts[0]

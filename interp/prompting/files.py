@@ -164,7 +164,7 @@ def _in_memory(given: Any, text_column: str) -> PromptSet | PromptTable:
     source = f"{len(listed)} {{}} given in the call"
     if listed and all(isinstance(each, Prompt) for each in listed):
         return PromptSet("prompts", listed, units=units_of("prompts", listed), source=source.format("prompts"))
-    if listed and all(isinstance(each, list | tuple) and {*map(type, each)} == {int} for each in listed):
+    if any(listed) and all(isinstance(each, list | tuple) and {*map(type, each)} <= {int} for each in listed):
         return PromptSet("ids", [Prompt(token_ids=each) for each in listed], source=source.format("rows of token ids"))
     chats = [list(listed)] if listed and all(is_message(each) for each in listed) else listed  # one of them, or several
     rows = [PromptRow(f"text {i + 1}", _values(each, text_column)) for i, each in enumerate(chats)]

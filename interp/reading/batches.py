@@ -240,7 +240,7 @@ def row_index(prompts: PromptSet, lengths: Int[np.ndarray, " prompt"], at: str |
     if isinstance(at, tuple):
         listed = [at] * len(lengths)
     elif at == "scored":
-        listed = [p.scored or (len(p.token_ids or ()) - 1,) for p in prompts]
+        listed = [(len(p.token_ids or ()) - 1,) if p.scored is None else p.scored for p in prompts]
     else:
         listed = [(_position_in_column(p.columns, at),) for p in prompts]
     prompt = np.repeat(np.arange(len(listed)), [len(x) for x in listed])

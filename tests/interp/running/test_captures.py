@@ -110,6 +110,22 @@ def test_a_saved_or_streamed_capture_is_the_capture(tunnel, sequences, monkeypat
     assert "self-check: not" not in page and interp.open_run(record.path).spec == record.spec
 
 
+def test_a_prompt_without_scored_positions_has_no_row_and_a_set_of_such_is_refused(tunnel, sequences, tmp_path):
+    silent = [
+        dataclasses.replace(p, scored=(), scored_columns=dict.fromkeys(p.scored_columns, ())) for p in sequences.prompts
+    ]
+    first, n = sequences.take([0]), len(sequences)
+    some = dataclasses.replace(sequences, prompts=[*first, *silent[1:]], posterior=first.posterior, belief=first.belief)
+    for found in (interp.collect(tunnel, some, "v"), interp.collect(tunnel, some, "v", to=tmp_path / "c")):
+        assert set(found.rows["prompt"]) == {0} and len(found.prompts) == n
+        assert found.rows.n_rows == len(found.posterior)
+        np.testing.assert_allclose(found["v"], interp.collect(tunnel, first, "v")["v"], atol=1e-5)
+    with pytest.raises(interp.InterpError, match="no position is scored"):
+        dataclasses.replace(sequences, prompts=silent)
+    with pytest.raises(interp.InterpError, match="token_ids of a prompt: there are none"):
+        interp.collect(tunnel, [[1, 2, 3], []], "v")
+
+
 def test_a_capture_names_the_edits_that_are_applied_around_it(tunnel, sequences, tmp_path):
     around, given = interp.AttentionOff(1), interp.AblateHeads(0, (1,), by="zero")
     with interp.applied(tunnel, around):
