@@ -75,7 +75,7 @@ class FittedLens:
         name = f"{self.kind} {self.digest}"
         if "weights" in self.about and self.about["weights"] != model.fingerprint:
             name += f", fitted on other weights or in another precision ({self.model})"
-            warnings.warn(f"the lens on {model.name}: {name}", stacklevel=2)
+            warnings.warn(f"a lens on {model.name}: {name}; it may not decode what this model computes", stacklevel=2)
         return replace(model, lens=self, info=replace(model.info, lens=name))
 
     def _refuse_other_shape(self, model: Model) -> None:

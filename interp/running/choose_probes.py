@@ -54,7 +54,8 @@ def choose_probes(
     for each in listed or ():
         each = each() if isinstance(each, type) else each
         if isinstance(each, Probe):
-            each = replace(each, **read_fields(type(each), each.name, settings.get(each.name, {})))
+            if own := settings.get(each.name):
+                each = replace(each, **read_fields(type(each), each.name, own))
             before = chosen.get(each.name)
             if before is not None and before.is_named and before.probe != each:
                 fix = "Make one run for each; `interp compare` sets them side by side."
