@@ -114,8 +114,8 @@ def logit_attribution(
         Shares of heads `[row, layer, head]`, feed-forwards, biases and embedding in logits, which add up to the logit.
 
     Raises:
-        UsageError: The model normalises the attention output, so heads have no shares of their own, or an edit that is
-            `applied` changes the residual stream.
+        UsageError: The model normalises the attention output, so heads have no shares of their own, an edit that is
+            `applied` changes the residual stream, or answer and wrong are one token.
         PromptError: A token is not a single token, or prompts do not fit the model.
 
     Examples:
@@ -147,6 +147,9 @@ def logit_attribution(
     right = _answer_ids(model, answer, n, "answer")
     right = found[log_p].argmax(axis=1) if right is None else right
     other = _answer_ids(model, wrong, n, "wrong")
+    if other is not None and (alike := np.flatnonzero(right == other)).size:
+        asked = f"answer={answer!r} against wrong={wrong!r}"
+        raise UsageError(asked=asked, found=f"in row {alike[0]} they are one token", fix="Name two.")
     lens = Lens(model)
     last = torch.from_numpy(found[resid][-1]).to(model.input_device, next(model.module.parameters()).dtype)
 

@@ -173,6 +173,8 @@ def test_what_cannot_be_attributed_or_averaged_is_refused(tunnel):
         interp.logit_attribution(tiny("hyperclovax"), prompts_of([5, 6]), answer=5)
     with pytest.raises(PromptError, match="rows"):
         interp.logit_attribution(tunnel, interp.sampled_prompts(tunnel.task, 2), answer=[1, 2, 3])
+    with pytest.raises(UsageError, match="in row 1 they are one token"):
+        interp.logit_attribution(tiny("gpt2"), prompts_of([5, 6], [7, 8]), answer=[4, 5], wrong=5)
     prompts = interp.sampled_prompts(tunnel.task, 3)
     ablated = interp.AblateHeads(layer=0, heads=0, by="mean", at="scored")
     means = interp.with_means(tunnel, prompts, ablated)
