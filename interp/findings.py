@@ -300,7 +300,7 @@ class Control:
     __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012 (read by pydantic where a file is checked)
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Findings(Answering, Mapping[str, Scalar]):
     """The result of one probe on one capture: `findings["name"]` is a scalar.
 

@@ -42,7 +42,7 @@ def number_columns(
     return found if p is None else found | {f"{name}_p": p}
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Table(Answering):
     """Named columns of equal length with their units (`bits`, `1` for pure numbers, `label` for names ...).
 

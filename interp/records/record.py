@@ -42,7 +42,7 @@ CHANGED = "{}: all numbers describe the {} model, not the original."
 """What was changed of a model, and what it then is."""
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class RunRecord(Answering, Mapping[str, Findings]):
     """One run: what was asked, of which model, on which prompts, and what was found.
 
