@@ -104,8 +104,8 @@ def _fit(asked: str, kind: Any, value: Any) -> Any:
         value = plain(value)
     if kind is NoneType and (value is None or value == "none"):
         return None
-    if kind is bool and value in (True, False, "true", "false"):
-        return value in (True, "true")
+    if kind is bool and value in (True, False, "true", "false", "True", "False"):
+        return value in (True, "true", "True")
     if kind is int and not isinstance(value, bool) and (isinstance(value, int) or int(value) == float(value)):
         return int(value)
     if kind is float and not isinstance(value, bool):

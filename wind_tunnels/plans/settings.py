@@ -13,8 +13,8 @@ def read_settings(words: Iterable[str] | None) -> dict[str, Any]:
 
 
 def read_value(words: str) -> Any:
-    """A value read as JSON where it is that (numbers, true, null) and as a text otherwise."""
+    """A value read as JSON where it is that (numbers, true, null), as Python writes these too, and else as a text."""
     try:
-        return json.loads(words)
+        return json.loads({"True": "true", "False": "false", "None": "null"}.get(words, words))
     except (ValueError, RecursionError):
         return words

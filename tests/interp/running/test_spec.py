@@ -42,6 +42,7 @@ def toy_probe(monkeypatch):
 def test_texts_become_values_of_the_field():
     probe = make_probe("toy", {"count": "7", "level": "0.25", "way": "zscored", "only": "none", "on": "true"})
     assert probe == Toy(7, 0.25, "zscored", None, True)
+    assert [make_probe("toy", {"on": word}).on for word in ("True", "False", "false")] == [True, False, False]
     assert make_probe("toy", {"count": 7, "only": "x"}) == Toy(count=7, only="x")
     assert make_probe("toy", {"levels": "0, .5,1", "ways": "b, a"}) == Toy(levels=(0.0, 0.5, 1.0), ways=("b", "a"))
     for sets in ("-1; all, 2", '[[-1], ["all", 2]]', [[-1], ["all", 2]]):
