@@ -273,6 +273,12 @@ def replicate(
     from interp.ledger.replicate import replicate as judge
 
     if is_ledger(Path(paper)):
+        if model or row or scale != "default":
+            raise UsageError(
+                asked=f"the ledger {paper} with another model, claim or scale",
+                found="judged again, a ledger keeps those that it was made with",
+                fix="Leave --model, --row and --scale out, or name a paper.",
+            )
         done = judge_again(paper, out=out, allow_quantised=allow_quantised, quiet=quiet)
     else:
         done = judge(

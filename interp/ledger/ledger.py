@@ -158,7 +158,7 @@ def show_ledger(path: str | Path) -> Path:
 
 
 def ledger_folder(path: Path) -> Path:
-    return path.parent if path.name == LEDGER_NAME else path
+    return path.parent if path.name in (LEDGER_NAME, "ledger.html") else path
 
 
 def is_ledger(path: Path) -> bool:

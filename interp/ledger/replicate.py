@@ -5,6 +5,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -143,8 +144,12 @@ def _papers(paper: str, rows: Sequence[int]) -> list[Claims]:
             found=f"its claims are {', '.join(map(str, sorted(numbers)))}",
             fix="Name one of these, or leave --row out for all.",
         )
-    chosen = [(claims, [claim for claim in claims.claim if claim.number in rows]) for claims in papers]
-    return [claims.model_copy(update={"claim": asked}) for claims, asked in chosen if asked]
+    return [chosen for claims in papers if (chosen := _chosen(claims, rows)).claim]
+
+
+def _chosen(claims: Claims, rows: Collection[int]) -> Claims:
+    """The claims of these numbers; all if there are none."""
+    return claims.model_copy(update={"claim": [c for c in claims.claim if not rows or c.number in rows]})
 
 
 def _refuse_misuse(paper: str, papers: Sequence[Claims], models: Sequence[str]) -> None:
@@ -178,11 +183,13 @@ def judge_again(
 ) -> Replication:
     """Judge a ledger by the rules of today, in its own folder; only what it lacks is measured, under `out`.
 
-    Rows whose rule has not changed stay as they are. Raises `RecordError` where the folder holds no ledger.
+    Rows whose rule has not changed stay as they are, and a selection remains one. Raises `RecordError` where the
+    folder holds no ledger.
     """
     before, folder = read_ledger(ledger), ledger_folder(Path(ledger))
     gather = partial(gather_evidence, scale=before.scale, out=Path(out), quiet=quiet, allow_quantised=allow_quantised)
-    papers = [_paper(paper, load_claims(paper.name), before.scale, folder, gather) for paper in before.papers]
+    rows = [int(word) for option, word in pairwise(shlex.split(before.command)) if option == "--row"]
+    papers = [_paper(p, _chosen(load_claims(p.name), rows), before.scale, folder, gather) for p in before.papers]
     after = before.model_copy(update={"papers": papers})
     return Replication(after, write_ledger(after, folder))
 
@@ -241,7 +248,7 @@ def with_earlier(claims: Claims, first: Sequence[ClaimRow], later: Sequence[Clai
     for claim in claims.claim:
         old, row = before.get(claim.number), now.get(claim.number, before.get(claim.number))
         assert row is not None
-        if old is not None and old is not row:
+        if claim.since is None and old is not None and old is not row:
             earlier = {cell.model: cell for cell in old.cells}
             cells = [cell.model_copy(update={"earlier": earlier.get(cell.model)}) for cell in row.cells]
             row = row.model_copy(update={"cells": cells})

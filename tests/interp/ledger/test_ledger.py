@@ -445,7 +445,7 @@ def test_a_ledger_is_judged_again_by_the_rules_of_today_without_being_measured(t
     shutil.copytree(tiny, copy)
     before = read_ledger(copy)
     (paper,) = before.papers
-    rows = [row.model_copy(update={"revised": ""}) for row in as_first_judged(paper.rows) if row.number < 67]
+    rows = [row.model_copy(update={"revised": ""}) for row in as_first_judged(paper.rows)]
     first = before.model_copy(update={"papers": [paper.model_copy(update={"rows": rows})]})
     write_ledger(first, copy)
     after = judge_again(copy, out=tmp_path).ledger
@@ -453,3 +453,17 @@ def test_a_ledger_is_judged_again_by_the_rules_of_today_without_being_measured(t
     assert [cell.outcome for cell in now] == [cell.outcome for cell in then]
     assert [cell.earlier for cell in now] == [cell.earlier for cell in then]
     assert not list(tmp_path.glob("*/run.json"))
+
+
+def test_a_selection_of_claims_is_judged_again_as_one(tiny):
+    made = interp.replicate("paper1", rows=[2, 4], scale="tiny", out=tiny.parent, quiet=True)
+    before = content_of(made.page.parent)
+    again = CliRunner().invoke(app, ["replicate", str(made.page), "-q"])
+    assert again.exit_code == 0, again.output
+    assert content_of(made.page.parent) == before
+
+
+@pytest.mark.parametrize("words", [["--row", "4"], ["--model", "gpt2"], ["--scale", "smoke"]])
+def test_a_ledger_is_not_judged_again_on_something_else(tiny, words):
+    with pytest.raises(UsageError, match=f"Leave .*{words[0]}"):
+        CliRunner().invoke(app, ["replicate", str(tiny), *words], catch_exceptions=False)
