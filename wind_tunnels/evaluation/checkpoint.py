@@ -7,6 +7,7 @@ network again.
 
 import csv
 import dataclasses
+import math
 import platform
 from collections.abc import Mapping
 from importlib.metadata import version
@@ -16,7 +17,7 @@ import numpy as np
 import torch
 from transformers import PreTrainedModel
 
-from interp.errors import ModelError, UnknownName
+from interp.errors import ModelError, UnknownName, UsageError
 from interp.records.tunnel_card import TunnelCard, digests_of, write_card
 from interp.tunnel import Sequences, Task
 
@@ -25,7 +26,7 @@ from ..networks.weights import save_weights
 from ..training.loop import CurvePoint, TrainingState, keeping_in
 from ..training.plan import TrainingPlan
 from ..training.sampling import evaluation_generators, share_seen
-from .evaluation import FIGURE_UNITS, Evaluation, LogProbs, by_predictor, evaluate, extrapolate, longer
+from .evaluation import Evaluation, LogProbs, by_predictor, evaluate, extrapolate, longer
 
 EVAL_SEED = 20_000
 N_EVAL = 4000
@@ -72,13 +73,19 @@ def evaluate_longer(
     return extrapolate(log_probs, sequences, task.n_positions, resamples)
 
 
-def check_limits(task: Task, limits: Mapping[str, float]) -> None:
-    """Refuse a limit on a figure that this task has not, before anything is trained."""
-    others = (*task.sample(evaluation_generators(EVAL_SEED)[0], 1).slices[1:], *HORIZON)
-    known = [*FIGURE_UNITS, SEEN, *(f"{part}.{name}" for part in others for name in FIGURE_UNITS)]
-    for name in limits:
+def check_limits(task: Task, limits: Mapping[str, float], horizon: int | None) -> None:
+    """Refuse a limit on a figure that the card will not have, and one that is no number, before anything is trained."""
+    if not limits:
+        return
+    draws, resamples = evaluation_generators(EVAL_SEED)
+    sequences = task.sample(draws, N_EVAL)
+    uniform = np.broadcast_to(-np.log(task.vocab_size), (*sequences.targets.shape, task.vocab_size))
+    known = [*evaluate_sides(uniform, sequences, resamples, horizon).figures, SEEN]
+    for name, limit in limits.items():
         if name not in known:
             raise UnknownName("figure", name, known)
+        if not math.isfinite(limit):
+            raise UsageError(asked=f"the limit {name} = {limit}", found="it is not finite", fix="Give a number.")
 
 
 def save(state: TrainingState, plan: TrainingPlan, folder: Path) -> TunnelCard:

@@ -66,7 +66,7 @@ def make_plan(
             raise UnknownName(f"field of {kind.name}, network or recipe", name, owners)
     mine = {owner: {n: v for n, v in settings.items() if owners[n] is owner} for owner in (kind, Network, Recipe)}
     task, recipe = kind(**mine[kind]), Recipe(**mine[Recipe])
-    check_limits(task, limits or {})
+    check_limits(task, limits or {}, recipe.horizon)
     doubling = dataclasses.replace(recipe, checkpoints_per_doubling=1)
     steps = doubling.checkpoint_steps()[:-1] if isinstance(keep, str) else keep
     if init is None:
@@ -161,11 +161,12 @@ def plan_from_card(
 def _finished_card(plan: TrainingPlan, target: Path) -> TunnelCard:
     if (target / CARD_NAME).is_file():
         card = read_card(target)
-        if _is_of(card, plan) and set(plan.keep) <= set(kept_steps(target)):
+        has_limits = plan.limits.items() <= {name: figure.limit for name, figure in card.figures.items()}.items()
+        if _is_of(card, plan) and has_limits and set(plan.keep) <= set(kept_steps(target)):
             return card
     raise UsageError(
         asked=f"training into {target}",
-        found="there is something else already",
+        found="there is something else already, or a training with other settings, limits or steps kept",
         fix="Choose another --out or --variant, or move it away.",
     )
 

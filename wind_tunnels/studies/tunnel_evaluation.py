@@ -51,7 +51,7 @@ class TunnelEvaluation(CheckedStudy):
 
     name: ClassVar[str] = "tunnel_evaluation"
     question: ClassVar[str] = "How close is a trained network to the exact posterior, and does it follow each sequence?"
-    rules: ClassVar = {"n": 20, "n_relabellings": 1}
+    rules: ClassVar = {"n": 20, "length": 1, "n_relabellings": 1}
 
     def measure(self, work: Path, progress: Report) -> Findings:
         import interp

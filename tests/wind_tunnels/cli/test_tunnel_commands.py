@@ -66,6 +66,8 @@ def test_train_leaves_a_checkpoint_and_its_card_and_nothing_else(tmp_path):
     assert f"{card.figures['kl_bits'].value:.5f}" in result.stdout
     again = call(*words)  # what is finished is read, not trained
     assert again.stdout == result.stdout and "step" not in again.stderr
+    with pytest.raises(UsageError, match="there is something else already"):
+        call(*words, "--limit", "kl_bits=8")
 
 
 def test_train_goes_on_where_it_was_stopped(tmp_path, monkeypatch):
@@ -229,6 +231,8 @@ def test_rebuild_of_a_shipped_tunnel_takes_its_steps_again(runs, monkeypatch, tm
         (["train", "bijection", "--set", "n_step=3"], "Did you mean n_steps"),
         (["train", "bijection", "--set", "foo=3"], "Known: L, V, "),
         (["train", "bijection", "--limit", "kl_bit=3"], "Did you mean kl_bits"),
+        (["train", "bijection", "--limit", "kl_bits_beyond_window=3"], "Did you mean kl_bits? "),
+        (["train", "bijection", "--limit", "beyond_horizon.tvd=3"], "there is no figure"),
         (["rebuild", "bijection-gptneox"], "Did you mean bijection-gpt-neox "),
     ],
 )
@@ -245,6 +249,8 @@ def test_unknown_names_list_the_nearest(words, told, tmp_path):
         (["--set", "V=1"], "V is a whole number, 2 or more."),
         (["--set", "V"], "field=value"),
         (["--limit", "kl_bits=low"], "Give a number"),
+        (["--limit", "kl_bits=nan"], "it is not finite"),
+        (["--set", "replacement=False", "--set", "L=99"], "99 distinct keys"),
         (["--depths", "1,two"], "Give a whole number"),
         (["--keep", "9999"], "the training has the steps 0 to 1200"),
         (["--variant", "a b"], "it cannot be part of a model name and a folder name"),

@@ -30,6 +30,7 @@ RECALL = "tunnel:recall-gpt-neox"
         (partial(BeliefClusters, settings=("arch=mambo",)), "mamba"),
         *((partial(kind, settings=("V",)), "field=value") for kind in (TunnelTraining, TrainingCourses, DepthProfiles)),
         (partial(TunnelEvaluation, n=2), "n is a whole number, 20 or more"),
+        (partial(TunnelEvaluation, length=0), "length is a whole number, 1 or more"),
         (partial(Primitives, tasks=()), "tasks names one or more"),
         (partial(LateAttention, n_off=3), "no layer"),
         (partial(ComponentRoles, tunnels=RECALL), "queries can be given another address only where"),
