@@ -268,23 +268,12 @@ def replicate(
     Given the folder of a ledger instead of a paper, today's rules judge its numbers; only missing ones are measured.
     """
     from interp.cli.tables import print_ledger
-    from interp.ledger.ledger import is_ledger
-    from interp.ledger.replicate import judge_again
     from interp.ledger.replicate import replicate as judge
 
-    if is_ledger(Path(paper)):
-        if model or row or scale != "default":
-            raise UsageError(
-                asked=f"the ledger {paper} with another model, claim or scale",
-                found="judged again, a ledger keeps those that it was made with",
-                fix="Leave --model, --row and --scale out, or name a paper.",
-            )
-        done = judge_again(paper, out=out, allow_quantised=allow_quantised, quiet=quiet)
-    else:
-        done = judge(
-            paper, models=split_models(model or []), rows=row or [], scale=scale, out=out,
-            allow_quantised=allow_quantised, quiet=quiet,
-        )  # fmt: skip
+    models = split_models(model or [])
+    done = judge(
+        paper, models=models, rows=row or [], scale=scale, out=out, allow_quantised=allow_quantised, quiet=quiet
+    )
     if not quiet:
         print_ledger(done.ledger)
     print(done.page)

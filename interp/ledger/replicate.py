@@ -31,6 +31,7 @@ from interp.ledger.ledger import (
     MeasuredNumber,
     PaperFile,
     SourceFile,
+    is_ledger,
     ledger_folder,
     read_ledger,
     write_ledger,
@@ -87,7 +88,8 @@ def replicate(
     """Measure and judge the claims of a paper, and write a ledger.
 
     Args:
-        paper: `paper1`, `paper2`, `paper3`, `newer` or `all`.
+        paper: `paper1`, `paper2`, `paper3`, `newer` or `all`; or the folder of a ledger, which today's rules then judge
+            again, with its own models, claims and scale, measuring only what it lacks.
         models: Language models for the claims of the third paper.
         rows: Numbers of the claims to judge; all by default. A selection gets a folder of its own, and its p is
             corrected over the selected claims.
@@ -106,6 +108,14 @@ def replicate(
     Examples:
         >>> done = interp.replicate("paper3", models=["./my-model"], scale="smoke")  # doctest: +SKIP
     """
+    if is_ledger(Path(paper)):
+        if models or rows or scale != "default":
+            raise UsageError(
+                asked=f"the ledger {paper} with another model, claim or scale",
+                found="judged again, a ledger keeps those that it was made with",
+                fix="Leave --model, --row and --scale out, or name a paper.",
+            )
+        return judge_again(paper, out=out, allow_quantised=allow_quantised, quiet=quiet)
     papers = _papers(paper, rows)
     if scale not in SCALES:
         raise UnknownName("scale", scale, SCALES)

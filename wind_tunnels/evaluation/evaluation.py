@@ -9,10 +9,6 @@ flatters them.
 Where positions ask different questions (named slices), each slice is measured alone: the figures of the primary one
 have plain names, those of the others begin with the name of their slice (`symbol.kl_bits`). Every figure is a function
 of weighted means over sequences; its interval is the 95 % percentile bootstrap over sequences.
-
-Of longer sequences than a network was trained on a mean over all positions hides where it breaks: the error may be a
-hundred times larger one position beyond the trained length and flat afterwards. So the means up to and beyond the
-trained length are compared, and the jump from the last trained position to the first one beyond.
 """
 
 from collections.abc import Mapping
@@ -277,7 +273,8 @@ def longer(task: Task, n_observations: int) -> Task:
 def extrapolate(log_probs: LogProbs, sequences: Sequences, n_trained: int, rng: np.random.Generator) -> Evaluation:
     """Hold predictions on lengthened sequences against the posterior; `n_trained` is the trained length in tokens.
 
-    Its figures compare what lies up to and beyond that length, in the primary slice; the curves are of all slices.
+    A mean over all positions would hide where a network breaks, so its figures compare what lies up to and beyond that
+    length, in the primary slice; the curves are of all slices.
     """
     evaluation = evaluate(log_probs, sequences, rng)
     weights = resampled(len(sequences), rng)

@@ -74,7 +74,7 @@ def noise_command(
     dimensions: Annotated[
         int | None, typer.Option(help="Superposition: fewer dimensions than the program has directions.")
     ] = None,
-    weight_noise: Annotated[float, typer.Option(min=0, max=1000, help="Noise added, relative to each matrix's deviation.")] = 0.0,
+    weight_noise: Annotated[float, typer.Option(min=0, help="Noise added, relative to each matrix's deviation.")] = 0.0,
     distractors: Annotated[
         int, typer.Option(min=0, max=1000, help="Heads added per layer whose output nothing reads.")
     ] = 0,

@@ -7,15 +7,16 @@ sequences.
 Source: Paper I (arXiv 2512.22471), which trains at K = 20 and reads at K = 50 with the top two of nine layers off.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar, Literal
 
-from interp.errors import UsageError
 from interp.findings import Findings, Null
 from interp.system.progress import Report
 from interp.table import LABEL, Table
 
+from ..validation import Conflict
 from .over_seeds import CheckedStudy, by_network, mean_scalar, models_table, ratio_scalar
 
 
@@ -39,24 +40,24 @@ class LateAttention(CheckedStudy):
     name: ClassVar[str] = "late_attention"
     question: ClassVar[str] = "Is the attention of the upper layers needed to filter beyond the trained length?"
 
+    def conflicts(self) -> Iterator[Conflict]:
+        found = f"of {self.n_layers} layers the top {self.n_off}: there is no layer to switch off, or none to keep on"
+        yield not 0 < self.n_off < self.n_layers, found, "Choose n_off between 1 and n_layers - 1."
+
     def measure(self, work: Path, progress: Report) -> Findings:
         from ..evaluation.checkpoint import evaluate_longer
+        from ..evaluation.evaluation import longer
         from ..networks.weights import load_weights
         from ..plans.train_tunnel import train_tunnels
         from .primitives.plans import REFERENCE, plan_of
 
-        if not 0 < self.n_off < self.n_layers:
-            raise UsageError(
-                asked=f"late_attention with the top {self.n_off} of {self.n_layers} layers",
-                found="there is no layer to switch off or none that keeps its attention",
-                fix="Choose n_off between 1 and n_layers - 1.",
-            )
         words = {"whole": "all attention on", "off": f"attention off in the top {self.n_off} layers"}
         plans = {}
         for seed in self.seeds:
             plan = plan_of("hmm", REFERENCE, seed, self.size, self.n_steps)
             if self.trained_length is not None:
                 plan = replace(plan, task=plan.task.lengthened(self.trained_length))
+            longer(plan.task, self.length)  # refused before anything is trained
             for arm in words:
                 kept = None if arm == "whole" else tuple(range(self.n_layers - self.n_off))
                 network = replace(plan.network, n_layers=self.n_layers, attention_layers=kept)

@@ -7,20 +7,21 @@ task of their training.
 Source: the authors' construction-boundary experiments (July 2026): held-out prefixes and relabelled symbols.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
 from interp.errors import UsageError
 from interp.findings import Findings
-from interp.study import Study
 from interp.system.progress import Report
+from interp.tunnel import make_task
 
 from ..plans.settings import read_settings
+from .over_seeds import CheckedStudy
 
 
 @dataclass(frozen=True)
-class OtherVariants(Study):
+class OtherVariants(CheckedStudy):
     """Networks (a name, or folders by a pattern with `*`) on their task with some `settings` (field=value) changed."""
 
     tunnels: str = "tunnel:recurrence-gpt-neox"
@@ -39,7 +40,7 @@ class OtherVariants(Study):
         for name, model in opened(self.tunnels, progress):
             assert model.task is not None, "a tunnel has a task"
             models.append((name, model.fingerprint))
-            variant = replace(model.task, **read_settings(self.settings))
+            variant = make_task(type(model.task), model.task.describe() | read_settings(self.settings))
             if variant.vocab_size != model.task.vocab_size:
                 found = f"it has {variant.vocab_size} tokens, and {name} knows {model.task.vocab_size}"
                 fix = "Change settings that leave the tokens as they are."

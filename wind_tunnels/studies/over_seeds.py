@@ -178,7 +178,7 @@ def beside_null(
 class CheckedStudy(Study, Checked):
     """A study that refuses what its fields may not be."""
 
-    rules: ClassVar[Mapping[str, int | Rule]] = {"seeds": DISTINCT}
+    rules: ClassVar[Mapping[str, int | Rule]] = {"seeds": DISTINCT, "n": 20, "n_pool": 20}
 
     @property
     def asked(self) -> str:
@@ -248,7 +248,10 @@ def opened(pattern: str, progress: Report) -> "Iterator[tuple[str, Model]]":
     import interp
 
     for i, tunnel in enumerate(names := tunnels_named(pattern), 1):
-        yield Path(tunnel).name, interp.load(tunnel)
+        if (model := interp.load(tunnel)).task is None:
+            found, fix = "no posterior is known of a language model", "Name a tunnel: `interp list tunnels`."
+            raise UsageError(asked=f"the tunnel {tunnel}", found=found, fix=fix)
+        yield Path(tunnel).name, model
         progress(i, len(names))
 
 

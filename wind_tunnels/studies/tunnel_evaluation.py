@@ -9,8 +9,6 @@ Beside the figures of `evaluation`:
                         change of the entropy; the null is the prediction without renaming it
     horizon             within and beyond the positions that its loss counted, where that ended early
     length              the same task over more observations, up to and beyond those of the training
-
-Relabelling is a symmetry of bijection and recall alone; of the others the scalars are missing and a note says so.
 """
 
 from collections.abc import Callable

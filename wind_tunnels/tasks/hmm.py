@@ -8,6 +8,7 @@ Source: Paper I (arXiv 2512.22471), section on HMM filtering. There a head of S 
 ("distil" here); here the states are ids of the one vocabulary, and sampled states are the labels by default.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from math import lcm
 from typing import ClassVar, Literal
@@ -15,9 +16,9 @@ from typing import ClassVar, Literal
 import numpy as np
 from jaxtyping import Int
 
-from interp.errors import UsageError
 from interp.tunnel import Sequences
 
+from ..validation import Conflict
 from .filtering import draw_chains
 from .hmm_layout import HiddenMarkovTask
 
@@ -39,14 +40,12 @@ class HMM(HiddenMarkovTask):
     name: ClassVar[str] = "hmm"
     question: ClassVar[str] = "Does the network filter hidden states by a recursion whose parameters it has only read?"
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.header == "rows" and sum(self._rows_by_place) > MOST_ROW_IDS:
-            raise UsageError(
-                asked=f"{self.asked} with header=rows and grid={self.grid}",
-                found=f"a token a row needs {sum(self._rows_by_place):,} ids, more than {MOST_ROW_IDS:,}",
-                fix="Choose a coarser grid or a higher floor, for example grid=0.1 floor=0.1, or header=entries.",
-            )
+    def conflicts(self) -> Iterator[Conflict]:
+        yield from super().conflicts()
+        n_ids = sum(self._rows_by_place)
+        found = f"header=rows, where a token a row needs {n_ids:,} ids, more than {MOST_ROW_IDS:,}"
+        fix = "Choose a coarser grid or a higher floor, for example grid=0.1 floor=0.1, or header=entries."
+        yield self.header == "rows" and n_ids > MOST_ROW_IDS, found, fix
 
     @property
     def marker(self) -> int:

@@ -6,7 +6,6 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, ClassVar, Literal
 
-from interp.errors import UsageError
 from interp.records.tunnel_card import tunnel_name
 from interp.system.digest import digest_of
 from interp.tunnel import Task
@@ -83,7 +82,7 @@ class Recipe(Checked):
 
 
 @dataclass(frozen=True)
-class TrainingPlan:
+class TrainingPlan(Checked):
     """One training; it starts from fresh weights, or from those of a checkpoint, `init`.
 
     What it leaves behind has no influence on it: the weights of the steps in `keep`, a card with `limits` (upper bounds
@@ -98,20 +97,15 @@ class TrainingPlan:
     limits: Mapping[str, float] = field(default_factory=dict)
     keep: Collection[int] = ()
 
-    def __post_init__(self) -> None:
-        beyond = sorted(step for step in self.keep if not 0 <= step <= self.recipe.n_steps)
-        if beyond:
-            raise UsageError(
-                asked=f"keeping the weights of step {beyond[0]}",
-                found=f"the training has the steps 0 to {self.recipe.n_steps}",
-                fix="Name steps of the training.",
-            )
-        if self.recipe.balance and self.network.n_experts is None:
-            raise UsageError(
-                asked=f"balance = {self.recipe.balance} in training a {self.network.arch}",
-                found="it has no experts to keep in balance",
-                fix="Use mixtral, or leave balance out.",
-            )
+    asked = "a training"
+
+    def conflicts(self) -> Iterator[Conflict]:
+        n_steps, arch = self.recipe.n_steps, self.network.arch
+        for step in sorted(step for step in self.keep if not 0 <= step <= n_steps):
+            yield True, f"step {step} is to be kept, and the training has the steps 0 to {n_steps}", "Name one of them."
+        found = f"balance = {self.recipe.balance}, and {arch} has no experts to keep in balance"
+        fix = "Use mixtral, or leave balance out."
+        yield bool(self.recipe.balance) and self.network.n_experts is None, found, fix
         assert self.name  # a variant that is no name is refused here, before anything is trained
 
     @property

@@ -458,8 +458,7 @@ def test_a_ledger_is_judged_again_by_the_rules_of_today_without_being_measured(t
 def test_a_selection_of_claims_is_judged_again_as_one(tiny):
     made = interp.replicate("paper1", rows=[2, 4], scale="tiny", out=tiny.parent, quiet=True)
     before = content_of(made.page.parent)
-    again = CliRunner().invoke(app, ["replicate", str(made.page), "-q"])
-    assert again.exit_code == 0, again.output
+    assert interp.replicate(str(made.page), quiet=True).page == made.page
     assert content_of(made.page.parent) == before
 
 

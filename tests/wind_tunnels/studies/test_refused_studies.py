@@ -9,6 +9,8 @@ from interp.wind_tunnels.studies.depth_profiles import DepthProfiles
 from interp.wind_tunnels.studies.expert_division import ExpertDivision
 from interp.wind_tunnels.studies.fine_tuning import FineTuning
 from interp.wind_tunnels.studies.late_attention import LateAttention
+from interp.wind_tunnels.studies.other_variants import OtherVariants
+from interp.wind_tunnels.studies.over_seeds import opened
 from interp.wind_tunnels.studies.primitives.study import Primitives
 from interp.wind_tunnels.studies.sticky_chain.study import StickyChainStudy
 from interp.wind_tunnels.studies.training_courses import TrainingCourses
@@ -17,6 +19,8 @@ from interp.wind_tunnels.studies.tunnel_training import TunnelTraining
 from interp.wind_tunnels.studies.update_courses import UpdateCourses
 
 from interp.errors import UsageError
+from tests.progress import nothing
+from tests.tiny_models import fresh_model
 
 OVER_SEEDS = (BeliefClusters, DepthProfiles, ExpertDivision, FineTuning, Primitives, StickyChainStudy, TrainingCourses)
 RECALL = "tunnel:recall-gpt-neox"
@@ -33,6 +37,10 @@ RECALL = "tunnel:recall-gpt-neox"
         (partial(TunnelEvaluation, length=0), "length is a whole number, 1 or more"),
         (partial(Primitives, tasks=()), "tasks names one or more"),
         (partial(LateAttention, n_off=3), "no layer"),
+        (partial(LateAttention, length=3), "they are not longer"),
+        (partial(OtherVariants, settings=("foo=1",)), "it has no such parameter"),
+        *((partial(kind, n=0), "n is a whole number, 20 or more") for kind in (OtherVariants, LateAttention)),
+        (partial(BeliefClusters, n_pool=0), "n_pool is a whole number, 20 or more"),
         (partial(ComponentRoles, tunnels=RECALL), "queries can be given another address only where"),
         (partial(ComponentRoles, n_pool=5), "n_pool is a whole number, 20 or more"),
         (partial(UpdateCourses, tunnels=RECALL), "it kept its weights at 0 steps"),
@@ -51,3 +59,9 @@ RECALL = "tunnel:recall-gpt-neox"
 def test_a_study_that_makes_no_sense_is_refused(tmp_path, study, words):
     with pytest.raises(UsageError, match=words):
         study().measure(tmp_path, lambda *_: None)
+
+
+def test_a_language_model_is_no_tunnel(monkeypatch):
+    monkeypatch.setattr("interp.load", lambda name: fresh_model("llama"))
+    with pytest.raises(UsageError, match="no posterior is known of a language model"):
+        list(opened("a-language-model", nothing))
