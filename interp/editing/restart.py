@@ -57,7 +57,7 @@ class Residuals:
         n_kept = min(len(wanted), memory // size)
         spread = np.linspace(0, len(wanted) - 1, n_kept).round().astype(int) if n_kept else ()
         self.kept = PromptTensors(lengths, [wanted[i] for i in spread])
-        self._in_tuples = False
+        self._n_returned = 0
 
     def start_of(self, layer: int) -> int:
         """The deepest kept depth up to `layer`; 0 is a whole pass."""
@@ -71,7 +71,7 @@ class Residuals:
             self.kept.put(layer, x)
 
         def returned(module: torch.nn.Module, args: tuple[Any, ...], out: Any) -> None:
-            self._in_tuples = isinstance(out, tuple)
+            self._n_returned = len(out) if isinstance(out, tuple) else 0
 
         first = self.model.family.layer_modules(self.model.module)[0]
         with (
@@ -97,19 +97,19 @@ class Residuals:
         blocks = self.model.family.layer_modules(self.model.module)
         with block_hooks(self.model, {"resid"}, fed, layers={start}), ExitStack() as stack:
             for layer in {*range(start), *skipped}:
-                stack.enter_context(_handing_through(blocks[layer], in_tuple=self._in_tuples))
+                stack.enter_context(_handing_through(blocks[layer], self._n_returned))
             yield
 
 
-def _handing_through(block: Any, *, in_tuple: bool) -> AbstractContextManager[None]:
-    """A block that returns its input, in a tuple where the family does so, until the `with` is left."""
+def _handing_through(block: Any, n_returned: int) -> AbstractContextManager[None]:
+    """A block that returns its input, in a tuple of the family's size if it has one, until the `with` is left."""
     usual: Callable[..., Any] = block.forward
     me = threading.get_ident()
 
     def forward(hidden_states: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
         if threading.get_ident() != me:
             return usual(hidden_states, *args, **kwargs)
-        return (hidden_states,) if in_tuple else hidden_states
+        return (hidden_states, *[None] * (n_returned - 1)) if n_returned else hidden_states
 
     return held(block, "forward", forward)
 

@@ -231,6 +231,8 @@ def test_a_head_without_its_columns_of_the_output_projection_is_an_ablated_head(
         torch.testing.assert_close(edited, without(ids, use_cache=False).logits, rtol=1e-5, atol=1e-5)
     for edit in (interp.AttentionOff(layer=layer), interp.BypassLayer(layer=0), interp.FeedForwardOff(layer=0)):
         assert (logits(edit) - plain).abs().max() > 1e-3
+        (log_p,) = interp.collect(model, PROMPTS, ["next_log_prob"], edits=edit)["next_log_prob"] * np.log(2)
+        np.testing.assert_allclose(log_p, logits(edit)[0, -1].log_softmax(dim=-1), atol=1e-4)
     assert torch.equal(logits(), plain)
 
 
