@@ -6,6 +6,7 @@ it is a set of forward hooks, always removed again.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from weakref import WeakKeyDictionary
 
 import torch
@@ -92,9 +93,9 @@ class Editor(Listener):
     def hooks(self) -> Iterator[None]:
         """Forward hooks for what the attention hook does not see, and for donors of patterns."""
         module, calls = self.model.module, self._calls
+        blocks = self.model.family.layer_modules(module)
         places = [(place, layer) for place, layer in self._steps if place not in ATTENTION_SITES]
-        sites = {"resid", *(place for place, _ in places)} if places else set()
-        layers = {layer for _, layer in places}
+        sites, layers = {place for place, _ in places}, {layer for _, layer in places}
         counted = any(isinstance(step.edit.at, tuple) for steps in self._steps.values() for step in steps)
         with ExitStack() as stack:
             if self.rows is None and counted:
@@ -103,14 +104,14 @@ class Editor(Listener):
                 stack.enter_context(module.register_forward_hook(end, with_kwargs=True, always_call=True))
             for donor in self._donors.values():
                 stack.enter_context(donor.following(self.model, self.ours))
+            for layer in (layer for place, layer in places if place == "block"):
+                keep = in_own_thread(self.ours, partial(calls.enter, layer))
+                stack.enter_context(blocks[layer].register_forward_hook(keep, with_kwargs=True))
             with block_hooks(self.model, sites, self._at_site, layers=layers, ours=self.ours, scaled=False):
                 yield
 
     def _at_site(self, place: str, layer: int, x: torch.Tensor) -> torch.Tensor | None:
-        edited = self._apply(place, layer, x) if (place, layer) in self._steps else None
-        if place == "resid" and ("block", layer) in self._steps:
-            self._calls.entered[layer] = x if edited is None else edited
-        return edited
+        return self._apply(place, layer, x) if (place, layer) in self._steps else None
 
     def _apply(self, place: str, layer: int, x: torch.Tensor) -> torch.Tensor:
         """The steps at one place of one layer, in order, on `[batch, pos, feature]`."""
@@ -223,6 +224,12 @@ def refuse_unknown_prompts(edits: Sequence[Edit], model: Model) -> None:
 def edits_applied(model: Model) -> list[Edit]:
     """The edits of all `applied` blocks that the model is in, in the order in which they act."""
     return [edit for edits in _APPLIED.get(model.module, ()) for edit in edits]
+
+
+def name_with_edits(model: Model, edits: Sequence[Edit] = ()) -> str:
+    """The model's name and what edits it: blocks of `applied`, then these."""
+    acting = ", ".join(map(str, (*edits_applied(model), *edits)))
+    return f"{model.name} edited: {acting}" if acting else model.name
 
 
 def refuse_applied(model: Model, what: str) -> None:

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from jaxtyping import Float
 
-from interp.editing.editor import edits_applied
+from interp.editing.editor import edits_applied, name_with_edits
 from interp.errors import Answering, PromptError, UsageError
 from interp.model import Model
 from interp.need import Need
@@ -130,12 +130,12 @@ def logit_attribution(
             found=f"{model.info.family} normalises the attention output, so heads have no separate shares",
             fix="Use the sites attn_logit and mlp_logit (one number per block), or ablate heads.",
         )
-    edits = [edit for edit in edits_applied(model) if edit.place in ("resid", "block")]
-    if moved := [edit for edit in edits if edit.place == "block" or any(edit.layers(model.info))]:  # not the embedding
+    edits = [edit for edit in edits_applied(model) if edit.place in ("resid", "block", "attn_out")]
+    if moved := [edit for edit in edits if edit.place != "resid" or any(edit.layers(model.info))]:  # not the embedding
         raise UsageError(
             asked=f"what each head of {model.name} adds to a logit inside a block of interp.applied",
-            found=f"with {moved[0]}, the residual stream is more than the sum of these parts",
-            fix="Leave the block, or edit heads, values, attention or feed-forwards.",
+            found=f"with {moved[0]}, the residual stream is not the sum of what heads and blocks put out",
+            fix="Leave the block, or edit heads, values or feed-forwards.",
         )
     refuse_number(f"n_null = {n_null}", n_null, 0, MOST)
     pool = given_prompts(model, prompts)
@@ -171,7 +171,7 @@ def logit_attribution(
         for a, b in zip(*pairs, strict=True)
     ]).reshape(n_null, *added.shape[:3:2])  # fmt: skip
     return LogitAttribution(
-        model=model.name,
+        model=name_with_edits(model),
         answer=words_of(model, right),
         wrong=None if other is None else words_of(model, other),
         attention_layers=having,

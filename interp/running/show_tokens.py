@@ -7,6 +7,7 @@ from jaxtyping import Int
 
 from interp.edit import Edit
 from interp.editing.conditions import capture_edited
+from interp.editing.editor import name_with_edits
 from interp.edits import Edits
 from interp.errors import PromptError, UsageError
 from interp.information import entropy_bits
@@ -95,7 +96,7 @@ def token_strip(
     read = capture_edited(model, whole, [ids], _NEEDS, edits)
     bits, sink, row = (np.moveaxis(read[need], 1, 2) for need in _NEEDS)  # [layer, head, pos, ...]
     return TokenStrip(
-        model=info.name,
+        model=name_with_edits(model, edits),
         tokens=words_of(model, ids),
         entropy=bits.astype(float),
         sink=sink.astype(float),

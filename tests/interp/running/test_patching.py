@@ -56,6 +56,18 @@ def test_each_patch_copies_the_clean_activation_between_the_two_prompts(tunnel, 
 
 
 @pytest.mark.parametrize("site", ["resid", "z", "v"])
+def test_the_map_of_an_edited_model_names_the_edit_and_its_patches_act_as_in_one_list(tunnel, pair, site):
+    outer = interp.BypassLayer(1)
+    with interp.applied(tunnel, outer):
+        found = interp.patching_map(tunnel, *pair, site=site, n_null=0)
+    assert found.model == f"{tunnel.name} edited: {outer}"
+    for i, layer in enumerate(found.layers):
+        for j, at in enumerate(found.positions):
+            with interp.applied(tunnel, outer, *found.edits(layer, [at])):
+                assert found.effect[i, j] == pytest.approx(odds(tunnel, logits(tunnel, pair[1]), found), abs=1e-4)
+
+
+@pytest.mark.parametrize("site", ["resid", "z", "v"])
 def test_all_positions_of_one_layers_residual_stream_give_the_clean_logits(tunnel, pair, site):
     found = interp.patching_map(tunnel, *pair, site=site, n_null=0)
     assert np.isnan(found.p).all(), "nothing was compared"
@@ -151,8 +163,7 @@ def test_a_heads_share_is_what_the_logits_lose_when_the_norm_is_held(tunnel):
 def test_parts_add_up_under_applied_edits_or_are_refused(tunnel):
     prompts, axis = interp.sampled_prompts(tunnel.task, 2), np.eye(64)[3]
     taken = [
-        interp.AblateHeads(0, (1,), by="zero"), interp.AttentionOff(1), interp.FeedForwardOff(1),
-        interp.RemoveAxis(0, site="resid", axis=axis),
+        interp.AblateHeads(0, (1,), by="zero"), interp.FeedForwardOff(1), interp.RemoveAxis(0, site="resid", axis=axis),
     ]  # fmt: skip
     for edit in taken:
         with interp.applied(tunnel, edit):
@@ -161,8 +172,9 @@ def test_parts_add_up_under_applied_edits_or_are_refused(tunnel):
                 each = [tunnel.module(torch.tensor([p.token_ids])).logits[0, list(p.scored)] for p in prompts]
         own = torch.cat(each).double().numpy()
         np.testing.assert_allclose(found.total, own[:, 13] - own[:, 11], atol=1e-4)
-    for edit in (interp.RemoveAxis(3, site="resid", axis=axis), interp.BypassLayer(1)):
-        with interp.applied(tunnel, edit), pytest.raises(UsageError, match="more than the sum of these parts"):
+        assert found.model == f"{tunnel.name} edited: {edit}"
+    for edit in (interp.RemoveAxis(3, site="resid", axis=axis), interp.BypassLayer(1), interp.AttentionOff(0)):
+        with interp.applied(tunnel, edit), pytest.raises(UsageError, match="not the sum of what heads and blocks"):
             interp.logit_attribution(tunnel, prompts, n_null=0)
 
 

@@ -46,6 +46,9 @@ def test_the_strip_holds_the_exact_belief_and_the_edit(sequences, strip, tunnel)
     edited = interp.show_tokens(tunnel, sequences, prompt=2, edits=[off])
     assert np.array_equal(edited.entropy[0], strip.entropy[0])
     assert not np.allclose(edited.entropy[1:], strip.entropy[1:])
+    with interp.applied(tunnel, off):
+        around = interp.show_tokens(tunnel, sequences, prompt=2)
+    assert edited.model == around.model == f"{tunnel.name} edited: {off}" != strip.model
 
 
 def test_a_run_keeps_the_strip_that_comes_back_within_its_steps(tunnel, tmp_path, strip, sequences):
