@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -208,14 +209,14 @@ def _continued(
     """The new tokens of one text, one a random number; `whole` reads all of it again for each of them.
 
     So does a text that its rope rotates by other frequencies than the text without its last token: keys that are kept
-    were rotated by those. A cache of a configuration would drop keys behind any `sliding_window` that it names, also
+    were rotated by those. Bamba counts tokens behind a cache from 0 unless it is told. A cache of a configuration would drop keys behind any `sliding_window` that it names, also
     where no layer looks at that field; one without keeps all, and masks hide what a window hides.
     """
     made: list[int] = []
     kept: Any = None
     lengths = len(start) + np.arange(len(draws))
     rotates_anew = np.diff(rope_scales(model.config, lengths), prepend=0) != 0
-    cache = cache_name(model.module)
+    cache, tells = cache_name(model.module), "position_ids" in signature(model.module.forward).parameters
     ids = torch.from_numpy(np.asarray(start, dtype=np.int64))[None].to(model.input_device)
     with claimed(model), torch.inference_mode(), threads_of_pass(model, ids), rotating_afresh(model):
         for draw, is_anew in zip(draws, rotates_anew, strict=True):
@@ -224,9 +225,10 @@ def _continued(
             else:
                 kept = None if is_anew else kept
                 new = ids if kept is None else ids[:, -1:]
+                at = {"position_ids": ids.new_tensor([[ids.shape[1] - 1]])} if tells and kept is not None else {}
                 if kept is None and model.family.mixer is None:
                     kept = DynamicCache()
-                out = model.module(input_ids=new, **{cache: kept}, use_cache=True)
+                out = model.module(input_ids=new, **{cache: kept}, **at, use_cache=True)
                 kept = getattr(out, cache)
             token = _chosen(out.logits[0, -1].float().cpu(), temperature, float(draw))
             made.append(token)

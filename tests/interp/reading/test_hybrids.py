@@ -236,6 +236,12 @@ def test_a_head_without_its_columns_of_the_output_projection_is_an_ablated_head(
     assert torch.equal(logits(), plain)
 
 
+def test_texts_go_on_alike_with_and_without_a_cache(model):
+    edit = interp.RemoveAxis(1, site="resid", axis=np.random.default_rng(1).normal(size=(2, 48)))
+    kept, afresh = (interp.generate(model, PROMPTS, edit, n_tokens=8, cache=cache)[0] for cache in (True, False))
+    assert (kept.ids, kept.edited_ids) == (afresh.ids, afresh.edited_ids)
+
+
 def test_a_feed_forward_of_two_modules_is_read_and_switched_off_as_one():
     model, ids, need = hybrid("granitemoehybrid with experts"), torch.from_numpy(IDS)[None], Need("mlp_out", at="all")
     block = model.family.layer_modules(model.module)[2]
