@@ -176,8 +176,10 @@ def _entropy(given: np.ndarray | None, logits: np.ndarray | None, n_rows: int) -
                 found=f"they are {list(values.shape)}, and there are {n_rows} scored rows",
                 fix="Give the logits [row, vocab] of the scored positions only.",
             )
-        vocab = values.shape[1]
-        given = entropy_bits(np.exp(log_softmax(values))) if given is None else given
+        if given is not None:
+            found = "logits and next_entropy_bits are both given"
+            raise UsageError(asked="next-token entropies", found=found, fix="Give one: logits tell the entropies.")
+        vocab, given = values.shape[1], entropy_bits(np.exp(log_softmax(values)))
     if given is None:
         return None, vocab
     entropy = _numbers("next_entropy_bits", given).astype(np.float64)

@@ -74,6 +74,8 @@ def test_a_run_through_a_lens_is_another_run_and_says_so(tunnel, lens, tmp_path)
     assert read.spec["lens"] == str(path) and "lens" not in plain.spec and read.spec_hash != plain.spec_hash
     assert read.model["lens"] == f"tuned {lens.digest}"
     assert any("tuned lens" in note for note in read.findings["components"].notes)
+    beside = interp.run(tunnel, lens=lens, null="untrained", n_untrained=1, **asked).findings["components"]
+    assert any("decoded through the lens of the trained model" in note for note in beside.notes)
     name = "lens_kl_trend"
     assert read.findings["components"][name].value != plain.findings["components"][name].value
     assert f"--lens {path}" in interp.run("tunnel:bijection-gpt-neox", lens=path, **asked).spec["command"]
