@@ -2,9 +2,7 @@
 
 Conditions whose edits differ in numbers alone (other axes, doses, heads at the same layers, sites and positions) share
 passes: every batch of prompts is repeated for several of them, and each repetition has its own numbers. Passes start
-at the first edited layer, from the residual stream of one unedited pass, which also gives whatever is read before it.
-Where only ends of prompts are edited and read, these alone pass (interp.editing.restart).
-Memory is bounded by the tokens of a pass.
+at the first edited layer, or tokens (interp.editing.restart). Memory is bounded by the tokens of a pass.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence

@@ -3,11 +3,10 @@
     {"edits": [{"kind": "remove", "site": "v", "layer": -1, "dose": 1.0, "at": "all",
                 "axis": {"array": "runs/a-run:value_axis.v.pc1.axis", "row": -1}}]}
 
-`kind` is remove, keep, shift, rotate, replace, ablate, bypass, attention-off, feed-forward-off or patterns; the other
-keys are the fields of the edit of this kind (interp.edits). The `donor` of patterns is the name of a model, or its
-folder. An array is written out as lists, or named: `FILE.safetensors:NAME`, or `RUN:PROBE.NAME` for what a run keeps in
-its folder. Paths start at the folder of the file, or else where the command runs. `row` picks one entry of the first
-axis, a layer say.
+`kind` is one of interp.edits.KINDS, and the other keys are the fields of its class. The `donor` of patterns is the name
+of a model, or its folder. An array is written out as lists, or named: `FILE.safetensors:NAME`, or `RUN:PROBE.NAME` for
+what a run keeps in its folder. Paths start at the folder of the file, or else where the command runs. `row` picks one
+entry of the first axis, a layer say.
 """
 
 from collections.abc import Iterable, Mapping
@@ -60,7 +59,7 @@ def read_edits(path: str | Path) -> tuple[Edit, ...]:
 def edit_from_json(entry: Any, folder: Path = Path(), what: str = "an edit") -> Edit:
     """One edit from plain values, as `Edit.to_json` gives them; `what` names it in errors."""
     if not isinstance(entry, Mapping) or "kind" not in entry:
-        raise UsageError(asked=what, found="it has no `kind`", fix=f"Name one of {', '.join(KINDS)}.")
+        raise UsageError(asked=what, found=f"{entry!r:.60} has no `kind`", fix=f"Name one of {', '.join(KINDS)}.")
     kind = entry["kind"]
     if not isinstance(kind, str) or kind not in KINDS:
         raise UnknownName("kind of edit", str(kind), KINDS)

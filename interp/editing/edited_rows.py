@@ -23,7 +23,6 @@ from interp.edit import Edit
 from interp.editing.steps import EditedRows
 from interp.edits import ReplaceCoordinates
 from interp.errors import PromptError, UsageError
-from interp.hooks.block_hooks import hidden_states
 from interp.hooks.caches import cache_given
 from interp.prompt import PromptSet
 from interp.reading.batches import Batch, RowIndex, row_index
@@ -121,10 +120,6 @@ class CallsOfTexts(threading.local):
     def begin(self, module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """A forward pre-hook."""
         self.now = positions_of_call(module, args, kwargs, self._of_cache)
-
-    def enter(self, layer: int, module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], _: Any) -> None:
-        """A forward hook of a layer: its input as every pre-hook has left it, also those of others."""
-        self.entered[layer] = hidden_states(args, kwargs)
 
     def end(self, module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:
         """A forward hook; `out` is None where the call failed."""

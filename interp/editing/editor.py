@@ -6,7 +6,7 @@ it is a set of forward hooks, always removed again.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from functools import partial
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import torch
@@ -28,7 +28,7 @@ from interp.hooks.attention import (
     this_thread,
     this_thread_and_new_ones,
 )
-from interp.hooks.block_hooks import block_hooks
+from interp.hooks.block_hooks import block_hooks, hidden_states
 from interp.hooks.pattern import AttentionCall
 from interp.model import Model
 from interp.reading.batches import Batch, RowIndex
@@ -105,8 +105,12 @@ class Editor(Listener):
             for donor in self._donors.values():
                 stack.enter_context(donor.following(self.model, self.ours))
             for layer in (layer for place, layer in places if place == "block"):
-                keep = in_own_thread(self.ours, partial(calls.enter, layer))
-                stack.enter_context(blocks[layer].register_forward_hook(keep, with_kwargs=True))
+                # Behind the block: other editors, inside this one, may have changed what enters it.
+                def keep(block: object, args: Any, kwargs: Any, out: object, layer: int = layer) -> None:
+                    calls.entered[layer] = hidden_states(args, kwargs)
+
+                hook = in_own_thread(self.ours, keep)
+                stack.enter_context(blocks[layer].register_forward_hook(hook, with_kwargs=True))
             with block_hooks(self.model, sites, self._at_site, layers=layers, ours=self.ours, scaled=False):
                 yield
 

@@ -1,11 +1,4 @@
-"""Proof, with every run that edits, that the edits did what they are called, and nothing else.
-
-Seven checks on two of the run's own prompts. The component that was edited is read back and compared with the formula;
-attention received what the edit left; patterns of a donor are those of a pass of its own; edits of values and head
-outputs leave the rows of attention of their layer as they are; dose 0 gives the unedited logits bit for bit, so does
-the model after it was left, by success and by an interruption, with no hook on it; a pass that starts at the first
-edited layer gives the logits of a whole one.
-"""
+"""Proof, on two prompts of every run that edits, that edits did what they are called: `MEANINGS` lists the checks."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext

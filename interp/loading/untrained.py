@@ -38,9 +38,8 @@ def untrained_copy(model: Model, seed: int = 0) -> tuple[Model, str]:
     name = f"{MEMORY}{model.name.removeprefix(MEMORY)} untrained"  # no name loads it, and it belongs to no training
     info = replace(model.info, name=name, revision=None, stored_as=None, tensor_kinds=None)
     copy = replace(model, module=module, info=info, card=None, checks=())
-    label = f"transformers' initialisation of {model.info.family}, seed {seed}"
-    label += ", decoded through the lens of the trained model" if model.lens else ""
-    return replace(copy, checks=check_model(copy)), label
+    lens = ", decoded through the lens of the trained model" if model.lens else ""
+    return replace(copy, checks=check_model(copy)), f"transformers' initialisation of {info.family}, seed {seed}{lens}"
 
 
 def beside_untrained(findings: Findings, untrained: Sequence[Findings], labels: Sequence[str]) -> Findings:

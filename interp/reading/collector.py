@@ -220,12 +220,7 @@ class Collector:
         for start in range(0, len(logits), step):
             log_p = torch.log_softmax(logits[start : start + step].float(), dim=-1)
             entropy = entropy_nats(log_p) * BITS_PER_NAT
-            if not torch.isfinite(entropy).all():
-                raise ModelError(
-                    asked=f"the next-token distribution of {self.model.name}",
-                    found="the logits are not finite",
-                    fix=f"Load the model in float32 (it was read in {self.model.info.dtype}), or check its weights.",
-                )
+            refuse_infinite(self.model, entropy)
             self._passing_entropy.append(double(entropy).cpu().numpy())
             for need in self.by_source.get("output", ()):
                 self._reduce(need, [0], self._output(need.site, log_p, start)[None], start)
@@ -342,12 +337,10 @@ class Collector:
             self.order[at] = ranks.union(np.concatenate([np.empty(0, dtype=np.int64), *order]))
         self.next_entropy = ranks.union(np.concatenate([np.empty(0), *self.next_entropy]))
         for need in self._live:
-            everybodys = ranks.union({layer: s for (n, layer), s in self.states.items() if n == need})
-            for layer in dict.fromkeys(layer for theirs in everybodys for layer in theirs):
-                state, *others = [theirs[layer] for theirs in everybodys if layer in theirs]
-                for other in others:
-                    state.merge(other)
-                self.states[need, layer] = state
+            merged: dict[tuple[Need, int], RunningState] = {}
+            for theirs in ranks.union({layer: s for (n, layer), s in self.states.items() if n == need}):
+                merge_states(merged, {(need, layer): state for layer, state in theirs.items()})
+            self.states |= merged
 
     def entropy(self, at: str) -> np.ndarray | None:
         """Next-token entropy in bits of the scored rows, in their order; None where the pass ends before it."""
@@ -386,3 +379,12 @@ def merge_states(mine: dict[tuple[Need, int], RunningState], later: Mapping[tupl
 def entropy_nats(log_p: torch.Tensor) -> torch.Tensor:
     """Entropy along the last axis of log-probabilities; an outcome of probability zero contributes nothing."""
     return -log_p.clamp_min(IMPOSSIBLE).mul_(log_p.exp()).sum(dim=-1)
+
+
+def refuse_infinite(model: Model, numbers: torch.Tensor) -> None:
+    """Raise `ModelError` where numbers of the logits are not finite."""
+    if not torch.isfinite(numbers).all():
+        raise ModelError(
+            asked=f"the next-token distribution of {model.name}", found="the logits are not finite",
+            fix=f"Load the model in float32 (now {model.info.dtype}), check its weights, or make edits smaller.",
+        )  # fmt: skip

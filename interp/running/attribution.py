@@ -130,8 +130,8 @@ def logit_attribution(
             found=f"{model.info.family} normalises the attention output, so heads have no separate shares",
             fix="Use the sites attn_logit and mlp_logit (one number per block), or ablate heads.",
         )
-    edits = [edit for edit in edits_applied(model) if edit.place in ("resid", "block", "attn_out")]
-    if moved := [edit for edit in edits if edit.place != "resid" or any(edit.layers(model.info))]:  # not the embedding
+    behind = [edit for edit in edits_applied(model) if edit.place != "resid" or any(edit.layers(model.info))]
+    if moved := [edit for edit in behind if edit.place in ("resid", "block", "attn_out")]:  # not the embedding alone
         raise UsageError(
             asked=f"what each head of {model.name} adds to a logit inside a block of interp.applied",
             found=f"with {moved[0]}, the residual stream is not the sum of what heads and blocks put out",

@@ -177,8 +177,7 @@ def _entropy(given: np.ndarray | None, logits: np.ndarray | None, n_rows: int) -
                 fix="Give the logits [row, vocab] of the scored positions only.",
             )
         if given is not None:
-            found = "logits and next_entropy_bits are both given"
-            raise UsageError(asked="next-token entropies", found=found, fix="Give one: logits tell the entropies.")
+            raise UsageError(asked="next-token entropies", found="logits give them, too", fix="Give one of the two.")
         vocab, given = values.shape[1], entropy_bits(np.exp(log_softmax(values)))
     if given is None:
         return None, vocab

@@ -23,9 +23,10 @@ from interp.model import Model
 from interp.prompt import Prompts, PromptSet
 from interp.prompting.files import given_prompts
 from interp.prompting.tokens import as_tokens
+from interp.reading.collector import refuse_infinite
 from interp.reading.forward import threads_of_pass
 from interp.running.donors import with_donors
-from interp.running.means import filled
+from interp.running.means import with_means
 from interp.settings import MOST, refuse_number
 from interp.system.float64 import double
 from interp.system.plain_numbers import path as plain_path
@@ -145,6 +146,7 @@ def generate(
     Raises:
         UsageError: An edit cannot act here, or prompt and new tokens exceed the positions that the model reads.
         PromptError: There are no prompts, or they do not fit the model.
+        ModelError: Logits are not finite.
 
     Examples:
         >>> model = interp.load("tunnel:bijection-gpt-neox")
@@ -169,7 +171,7 @@ def generate(
         )
     changes = with_donors(edits, model.info)
     if changes:
-        changes = filled(model, pool, changes, window)
+        changes = with_means(model, pool, changes, window=window)
         refuse_unknown_prompts([replace(edit, at="all") for edit in changes], model)
     rows = [edited_rows(edit, pool, lengths) if edit.at != "all" else None for edit in changes]
     whole = not cache or not model.family.has_attention or any(isinstance(edit, PatternsOf) for edit in changes)
@@ -209,7 +211,7 @@ def _continued(
     """The new tokens of one text, one a random number; `whole` reads all of it again for each of them.
 
     So does a text that its rope rotates by other frequencies than the text without its last token: keys that are kept
-    were rotated by those. Bamba counts tokens behind a cache from 0 unless it is told. A cache of a configuration would drop keys behind any `sliding_window` that it names, also
+    were rotated by those. A cache of a configuration would drop keys behind any `sliding_window` that it names, also
     where no layer looks at that field; one without keeps all, and masks hide what a window hides.
     """
     made: list[int] = []
@@ -225,12 +227,15 @@ def _continued(
             else:
                 kept = None if is_anew else kept
                 new = ids if kept is None else ids[:, -1:]
+                # Bamba counts from 0 behind a cache.
                 at = {"position_ids": ids.new_tensor([[ids.shape[1] - 1]])} if tells and kept is not None else {}
                 if kept is None and model.family.mixer is None:
                     kept = DynamicCache()
                 out = model.module(input_ids=new, **{cache: kept}, **at, use_cache=True)
                 kept = getattr(out, cache)
-            token = _chosen(out.logits[0, -1].float().cpu(), temperature, float(draw))
+            logits = out.logits[0, -1].float().cpu()
+            refuse_infinite(model, torch.logsumexp(logits, dim=-1))
+            token = _chosen(logits, temperature, float(draw))
             made.append(token)
             if token in end:
                 break

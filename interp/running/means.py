@@ -1,6 +1,5 @@
 """Mean ablation where prompts are not known beforehand: the means are taken over prompts that are named here."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -9,28 +8,29 @@ from interp.edit import Edit
 from interp.editing.edit_files import resolve_edits
 from interp.editing.editor import needs_outputs, refuse_misfits
 from interp.edits import AblateHeads, Edits
-from interp.errors import PromptError
 from interp.model import Model
 from interp.need import Need
 from interp.prompt import Prompts
+from interp.reading.batches import row_index
 from interp.reductions import PromptMean
 from interp.running.collect import collect
 
 
-def with_means(model: Model, prompts: Prompts, *given: Edits) -> tuple[Edit, ...]:
+def with_means(model: Model, prompts: Prompts, *given: Edits, window: int | None = None) -> tuple[Edit, ...]:
     """Fill in the mean outputs of ablated heads over prompts, so that `interp.applied` can use the edits.
 
     Args:
         model: The model.
         prompts: Prompts as `interp.collect` takes them.
         *given: Edits, or lists of edits. Each mean is over the positions that its edit names.
+        window: How many tokens of each prompt are kept, from its end.
 
     Returns:
         The edits; one that ablates several layers becomes one per layer. Edits without means are returned as they are.
 
     Raises:
         UsageError: An edit does not fit the model.
-        PromptError: Prompts lack the positions that an edit names, or do not fit the model.
+        PromptError: A prompt lacks the positions that an edit names, or does not fit the model.
 
     Examples:
         >>> model = interp.load("tunnel:bijection-gpt-neox")
@@ -38,11 +38,7 @@ def with_means(model: Model, prompts: Prompts, *given: Edits) -> tuple[Edit, ...
         >>> with interp.applied(model, *interp.with_means(model, interp.sampled_prompts(model.task, 20), by_mean)):
         ...     edited = model.module(torch.tensor([[1, 2, 3]])).logits
     """
-    return filled(model, prompts, [edit for each in given for edit in resolve_edits(each)])
-
-
-def filled(model: Model, prompts: Prompts, edits: Sequence[Edit], window: int | None = None) -> tuple[Edit, ...]:
-    """The edits with the mean outputs over `prompts` at the positions of each, one edit a layer."""
+    edits = [edit for each in given for edit in resolve_edits(each)]
     refuse_misfits(edits, model)
     found: list[Edit] = []
     for edit in edits:
@@ -56,15 +52,9 @@ def filled(model: Model, prompts: Prompts, edits: Sequence[Edit], window: int | 
             _, n_rows = np.unique(read.rows_at(edit.at)["prompt"], return_counts=True)
             means = np.average(read[need], axis=1, weights=n_rows)
         else:
-            positions = read.rows_at("all")["position"]
-            missing = sorted(set(edit.at) - set(positions.tolist()))
-            if missing:
-                raise PromptError(
-                    asked=f"the mean of {edit} at position {missing[0]}",
-                    found=f"the longest prompt has {positions.max() + 1} tokens",
-                    fix="Positions count tokens from 0.",
-                )
-            means = read[need][:, np.isin(positions, edit.at)].astype(float).mean(axis=1)
+            rows = read.rows_at("all")
+            row_index(read.prompts, np.bincount(rows["prompt"]), edit.at)  # refuses positions that a prompt lacks
+            means = read[need][:, np.isin(rows["position"], edit.at)].astype(float).mean(axis=1)
         heads = list(edit.each_head)
         found += [replace(edit, layer=i, mean=mean[heads]) for i, mean in zip(layers, means, strict=True)]
     return tuple(found)

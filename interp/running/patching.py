@@ -217,8 +217,9 @@ def patching_map(
     for name, readout in found.items():
         values[tuple(map(int, name.split()))] = float(readout["odds"])
     return PatchingMap(
-        model=name_with_edits(model), site=site, layers=at_layers, positions=chosen, clean_tokens=words_of(model, ids[0]),
-        corrupted_tokens=words_of(model, ids[1]), answer=words_of(model, np.array([right]))[0],
+        model=name_with_edits(model), site=site, layers=at_layers, positions=chosen,
+        clean_tokens=words_of(model, ids[0]), corrupted_tokens=words_of(model, ids[1]),
+        answer=words_of(model, np.array([right]))[0],
         wrong=None if other is None else words_of(model, np.array([other]))[0], clean=float(ends[0]),
         corrupted=float(ends[1]), effect=values[0], null=values[1:], moves=moves,
     )  # fmt: skip

@@ -70,13 +70,7 @@ def refuse_unknown_prompt(pool: PromptSet, chosen: Sequence[int]) -> None:
         )
 
 
-def token_strip(
-    model: Model,
-    pool: PromptSet,
-    ids: Int[np.ndarray, " pos"],
-    *,
-    edits: Sequence[Edit] = (),
-) -> TokenStrip:
+def token_strip(model: Model, pool: PromptSet, ids: Int[np.ndarray, " pos"], edits: Sequence[Edit]) -> TokenStrip:
     """The strip of the only prompt of `pool`, which the model reads as `ids`."""
     n, info = len(ids), model.info
     n_rows = info.n_layers * info.n_heads

@@ -73,7 +73,7 @@ def test_arrays_are_found_in_files_and_in_runs(tmp_path):
 MISTAKES = {
     "key": ({"kind": "remove", "layer": 0, "axs": [1]}, "field of remove 'axs': there is no field"),
     "kind": ({"kind": "remvoe"}, "kind of edit 'remvoe': there is no kind of edit of this name\n  Did you mean remove"),
-    "no kind": ({"layer": 0}, "edit 1 of e.json: it has no `kind`\n  Name one of remove"),
+    "no kind": ({"layer": 0}, "edit 1 of e.json: {'layer': 0} has no `kind`\n  Name one of remove"),
     "lacks": ({"kind": "shift", "layer": 0, "axis": [1]},
               "edit 1 of e.json: shift lacks deviations, score_sigma\n  Name every field it needs."),
     "dose": ({"kind": "bypass", "layer": 0, "dose": "much"},

@@ -303,7 +303,7 @@ def test_names_ids_and_entropies_that_do_not_fit_are_refused_in_words():
             made(tokens=tokens)
     with pytest.raises(UsageError, match=r"they are \[4, 9\], and there are 3 scored rows"):
         made(logits=np.zeros((4, 9)))
-    with pytest.raises(UsageError, match="logits and next_entropy_bits are both given"):
+    with pytest.raises(UsageError, match="logits give them, too"):
         made(logits=np.zeros((3, 9)), next_entropy_bits=np.ones(3))
     for entropy in ([1.0, 2.0], [1.0, 2.0, np.nan], [1.0, 2.0, -1.0]):
         with pytest.raises(UsageError, match="next-token entropies"):

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 import interp
 from interp.cli.app import app
 from interp.edits import KINDS
-from interp.errors import PromptError, UnknownName, UsageError
+from interp.errors import ModelError, PromptError, UnknownName, UsageError
 from interp.prompt import Prompt, PromptSet
 from interp.running.generate import Continuation, Continuations, _chosen
 from tests.quick import quick
@@ -191,6 +191,9 @@ def test_what_cannot_go_on_is_refused_in_words():
     for edit, words in ((resample, "or means from interp.with_means"), (rows, "with 3 rows of values")):
         with pytest.raises(UsageError, match=words):
             interp.generate(model, PROMPTS, [edit])
+    huge = interp.ShiftAxis(1, site="resid", axis=np.eye(48)[0], deviations=1e30, score_sigma=1e10)
+    with pytest.raises(ModelError, match=r"the logits are not finite\n.*or make edits smaller"):
+        interp.generate(model, PROMPTS, [huge])
     with pytest.raises(PromptError, match="position 8"):
         interp.generate(model, PROMPTS, [interp.BypassLayer(layer=0, at=(8,))])
     with pytest.raises(UnknownName, match="kind of edit"):

@@ -192,8 +192,8 @@ def test_what_cannot_be_attributed_or_averaged_is_refused(tunnel):
     means = interp.with_means(tunnel, prompts, ablated)
     with pytest.raises(UsageError, match="prompts of the forward passes"), interp.applied(tunnel, *means):
         pass
-    with pytest.raises(PromptError, match="longest prompt has"):
-        interp.with_means(tunnel, prompts, interp.AblateHeads(layer=0, heads=0, by="mean", at=(999,)))
+    with pytest.raises(PromptError, match="the prompt has"):
+        interp.with_means(tunnel, [[1, 2, 3], [1, 2]], interp.AblateHeads(layer=0, heads=0, by="mean", at=(2,)))
     with (
         pytest.raises(UsageError, match="with_means"),
         interp.applied(tunnel, interp.AblateHeads(layer=0, heads=0, by="mean")),
