@@ -43,9 +43,20 @@ def split_setting(setting: str) -> tuple[str, str]:
     return left, value
 
 
+def by_name(settings: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    """The settings as a mapping; `UsageError` where one name comes twice."""
+    found: dict[str, Any] = {}
+    for name, value in settings:
+        if name in found:
+            both = f"it is given more than once: {found[name]} and {value}"
+            raise UsageError(asked=f"the setting {name}", found=both, fix="Give it once.")
+        found[name] = value
+    return found
+
+
 def split_settings(settings: Iterable[str], probes: Sequence[str]) -> dict[str, dict[str, str]]:
     """`PROBE.field=value` (bare `field=value` with a single probe) as one mapping a probe."""
-    found: dict[str, dict[str, str]] = {name: {} for name in probes}
+    found: dict[str, list[tuple[str, str]]] = {name: [] for name in probes}
     for setting in settings:
         left, _, value = setting.partition("=")
         probe, dot, field = left.partition(".")
@@ -59,8 +70,8 @@ def split_settings(settings: Iterable[str], probes: Sequence[str]) -> dict[str, 
                 found=f"the probe {probe!r} is not part of this run ({', '.join(probes)})",
                 fix=f"Add --probe {probe}, or drop the setting.",
             )
-        found[probe][field] = value
-    return found
+        found[probe].append((field, value))
+    return {name: by_name(given) for name, given in found.items()}
 
 
 def _malformed(setting: str, form: str, example: str) -> UsageError:

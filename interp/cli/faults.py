@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 from typer._click import exceptions
 
-from interp.errors import UnknownName, UsageError
+from interp.errors import InterpError, UnknownName, UsageError
 from interp.formatting import printable
 from interp.system.habits import option_of
 from interp.system.values import refuse_half_character
@@ -78,7 +78,7 @@ def _in_our_words(error: exceptions.UsageError) -> UsageError:
 
 @contextmanager
 def telling_faults() -> Iterator[None]:
-    """Such an error of the block becomes a `RecordError`; any other `OSError` is a fault of the toolkit and stays."""
+    """A disk or memory that is full becomes an `InterpError`; any other error is a fault of the toolkit and stays."""
     try:
         try:
             yield
@@ -87,10 +87,22 @@ def telling_faults() -> Iterator[None]:
     except OSError as error:
         if error.errno not in FAULTS:
             raise
-        asked = shlex.join(["interp", *sys.argv[1:]])
         fix = "Check free space, permissions and the length of names, there and where the output goes."
-        with telling(asked if len(asked) <= _LONGEST else f"{asked[:_LONGEST]} ...", fix):
+        with telling(_command(), fix):
             raise
+    except (MemoryError, RuntimeError) as error:
+        from interp.reading.batches import ran_out  # torch, which the command has imported where it comes to this
+
+        if not ran_out(error):
+            raise
+        found = f"memory ran out ({(str(error).splitlines() or [type(error).__name__])[0]})"
+        fix = "Ask for fewer or shorter sequences at a time, or use a larger machine."
+        raise InterpError(asked=_command(), found=found, fix=fix) from error
+
+
+def _command() -> str:
+    asked = shlex.join(["interp", *sys.argv[1:]])
+    return asked if len(asked) <= _LONGEST else f"{asked[:_LONGEST]} ..."
 
 
 def _finish_output() -> None:

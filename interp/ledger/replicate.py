@@ -2,6 +2,7 @@
 
 import shlex
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from interp.errors import UnknownName, UsageError
+from interp.errors import RecordError, UnknownName, UsageError
 from interp.ledger.claims import SCALES, Claim, ClaimPart, Claims, ClaimWords, Reference, Scale, load_claims
 from interp.ledger.evidence import (
     Evidence,
@@ -122,6 +123,7 @@ def replicate(
     _refuse_misuse(paper, papers, models)
     refuse_unwritable(Path(out))
     folder = Path(out) / "-".join(["ledger", paper, scale, *(["rows"] if rows else []), *map(str, rows)])
+    _refuse_to_replace(folder, models)
     gather = partial(gather_evidence, scale=scale, out=Path(out), quiet=quiet, allow_quantised=allow_quantised)
     judged = []
     for claims in papers:
@@ -185,6 +187,20 @@ def _refuse_misuse(paper: str, papers: Sequence[Claims], models: Sequence[str]) 
             asked=f"a ledger in {n_started()} processes",
             found="its runs follow one another, and processes share the prompts of one run",
             fix="Use one process.",
+        )
+
+
+def _refuse_to_replace(folder: Path, models: Sequence[str]) -> None:
+    """Raise `UsageError` where the folder holds a ledger of other models too; a damaged one is written again."""
+    before: list[str] = []
+    if is_ledger(folder):
+        with suppress(RecordError):
+            before = [model for paper in read_ledger(folder).papers for model in paper.models]
+    if lost := [model for model in dict.fromkeys(before) if not any(is_same_model(model, other) for other in models)]:
+        raise UsageError(
+            asked=f"a ledger of {', '.join(models) or 'no model'} in {folder}",
+            found=f"there is one of {', '.join(lost)}, which it would replace",
+            fix="Name all models together (what was measured is not measured again), or choose another --out.",
         )
 
 

@@ -12,7 +12,7 @@ from interp.cli import completion as completing
 from interp.cli.terminal import show_table
 from interp.errors import UnknownName
 from interp.records.tunnel_card import Figure
-from interp.settings import LARGEST_SEED, MOST, split_commas
+from interp.settings import LARGEST_SEED, MOST, by_name, split_commas
 from interp.system.values import read
 
 from ..plans.settings import read_settings, read_value
@@ -125,11 +125,12 @@ def train_command(
     kind = _task(task)
     from ..plans.train_tunnel import make_plan, train_tunnel
 
+    layers = read("--depths", tuple[int, ...], depths or ())
     given = {"arch": arch, "attention_layers": attention_layers, "seed": seed, "device": device}
-    settings = {**read_settings(set_), **{name: value for name, value in given.items() if value is not None}}
+    named = {**given, "n_layers": layers or None}
+    settings = by_name([*read_settings(set_).items(), *((n, v) for n, v in named.items() if v is not None)])
     limits = {name: read(f"the limit {name}", float, value) for name, value in read_settings(limit).items()}
     steps = _keep(keep)
-    layers = read("--depths", tuple[int, ...], depths or ())
     variants = [({"n_layers": n}, "-".join(filter(None, (variant, f"depth{n}")))) for n in layers] or [({}, variant)]
     plans = [
         make_plan(kind, {**settings, **more}, init=init, variant=name, limits=limits, keep=steps)
@@ -196,9 +197,11 @@ def sweep_command(
     from ..plans.sweep import SWEEP_NAME, cells, refuse_impossible, run_sweep
 
     named = {"arch": arch, "n_kv_heads": kv_heads, "window": window, "n_layers": depths, "d_model": d_model}
-    varied = {name: [*map(read_value, split_commas(words))] for name, words in named.items() if words is not None}
-    for name, value in read_settings(vary).items():
-        varied[name] = value if isinstance(value, list) else [*map(read_value, split_commas(str(value)))]
+    more = read_settings(vary).items()
+    varied = {
+        name: value if isinstance(value, list) else [*map(read_value, split_commas(str(value)))]
+        for name, value in by_name([*((n, words) for n, words in named.items() if words is not None), *more]).items()
+    }
     design = "crossed" if crossed else "one-at-a-time"
     swept = cells(kind, read_settings(set_), varied, seeds, design=design, keep=_keep(keep))
     refuse_impossible(swept)

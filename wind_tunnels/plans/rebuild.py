@@ -33,7 +33,8 @@ class Rebuild:
                 continue
             if value > figure.limit:
                 found.append(f"{name} is {value:.4g}, its limit {figure.limit:.4g}")
-            if not figure.value / factor <= value <= figure.value * factor:
+            near = (figure.value / factor, figure.value * factor, figure.low, figure.high)  # which may be below 0
+            if not min(near) <= value <= max(near):
                 found.append(f"{name} is {value:.4g}, shipped {figure.value:.4g}, more than a factor {factor:g} apart")
         return found
 

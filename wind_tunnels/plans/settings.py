@@ -4,12 +4,12 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from interp.settings import split_setting
+from interp.settings import by_name, split_setting
 
 
 def read_settings(words: Iterable[str] | None) -> dict[str, Any]:
-    """Every `field=value` with its value as `read_value` takes it; none of None. `UsageError` for anything else."""
-    return {name: read_value(value) for name, value in map(split_setting, words or ())}
+    """Every `field=value` once, its value as `read_value` takes it; none of None. `UsageError` for anything else."""
+    return by_name((name, read_value(value)) for name, value in map(split_setting, words or ()))
 
 
 def read_value(words: str) -> Any:

@@ -11,7 +11,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from safetensors.numpy import load_file, save
@@ -19,6 +19,7 @@ from safetensors.numpy import load_file, save
 from interp.errors import UsageError
 from interp.system.whole_files import begins_with, telling, writing
 
+from ..validation import Checked
 from .rules import CARD, TRUTH
 from .task import read_program, shipped_programs
 
@@ -26,7 +27,7 @@ _WRITE_WIDTH = 2
 
 
 @dataclass(frozen=True)
-class Noise:
+class Noise(Checked):
     """What is done to a program, in this order: distractors, superposition or rotation, weight noise.
 
     `n_dimensions` of the residual stream, fewer than directions; None keeps them all. `weight_noise` is relative to the
@@ -39,6 +40,11 @@ class Noise:
     weight_noise: float = 0.0
     n_distractors: int = 0
     seed: int = 0
+
+    asked = "noise in a program"
+    rules: ClassVar = {
+        "weight_noise": (lambda x: 0 <= x <= 1000, "is a number from 0 to 1,000"), "n_distractors": 0, "seed": 0
+    }  # fmt: skip
 
 
 def write_noisy(name: str, noise: Noise, folder: Path) -> None:

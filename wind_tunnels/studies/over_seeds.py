@@ -14,6 +14,7 @@ import numpy as np
 from interp.errors import UsageError
 from interp.findings import ALPHA, Findings, Interval, Null, Scalar
 from interp.registry import load_entry
+from interp.settings import by_name
 from interp.statistics.intervals import TMean, t_mean
 from interp.study import Study
 from interp.system.progress import Report, part_of
@@ -44,7 +45,8 @@ def plans_over_seeds(
     """
     from ..plans.train_tunnel import make_plan
 
-    kind, given = load_entry("tunnel", task or study.task), read_settings(study.settings) | dict(fixed or {})
+    kind = load_entry("tunnel", task or study.task)
+    given = by_name([*read_settings(study.settings).items(), *(fixed or {}).items()])
     if "seed" in given:
         raise UsageError(
             asked=f"trainings from several seeds with seed={given['seed']} among their settings",

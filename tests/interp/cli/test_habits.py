@@ -71,6 +71,12 @@ def test_what_is_not_taken_is_answered_with_what_is(words, said, monkeypatch, ca
     assert not (tmp_path / "runs").exists()
 
 
+def test_a_command_that_needs_more_memory_than_there_is_says_so(monkeypatch, capsys, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    code, told = answer(monkeypatch, capsys, f"tunnel eval {TUNNEL} --length 9000000 -q")
+    assert code == 1 and "memory ran out (Unable to allocate 268. GiB" in told and "Traceback" not in told
+
+
 @pytest.mark.parametrize(
     ("texts", "piped"),
     [

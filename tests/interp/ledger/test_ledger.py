@@ -462,6 +462,14 @@ def test_a_selection_of_claims_is_judged_again_as_one(tiny):
     assert content_of(made.page.parent) == before
 
 
+def test_a_ledger_of_other_models_is_not_replaced(tiny, tmp_path):
+    before = read_ledger(tiny)
+    papers = [paper.model_copy(update={"models": ["pythia-70m", "my-model"]}) for paper in before.papers]
+    write_ledger(before.model_copy(update={"papers": papers}), tmp_path / "ledger-paper3-tiny")
+    with pytest.raises(UsageError, match="there is one of my-model, which it would replace"):
+        interp.replicate("paper3", models=["EleutherAI/pythia-70m"], scale="tiny", out=tmp_path, quiet=True)
+
+
 @pytest.mark.parametrize("words", [["--row", "4"], ["--model", "gpt2"], ["--scale", "smoke"]])
 def test_a_ledger_is_not_judged_again_on_something_else(tiny, words):
     with pytest.raises(UsageError, match=f"Leave .*{words[0]}"):

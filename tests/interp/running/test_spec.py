@@ -67,6 +67,8 @@ def test_a_spec_reads_back_and_settings_are_split_by_probe():
     assert split_settings(["only=a=b.c"], ["toy"]) == {"toy": {"only": "a=b.c"}}
     with pytest.raises(UsageError, match="not part of this run"):
         split_settings(["manifold.layer=2"], ["toy"])
+    with pytest.raises(UsageError, match="count: it is given more than once: 1 and 2"):
+        split_settings(["toy.count=1", "count=2"], ["toy"])
     spec = RunSpec("m", ["toy"], {"toy": Toy(count=4).parameters()}, prompts="mixed", seed=3)
     again = RunSpec.from_json(spec.to_json() | {"command": spec.command})
     assert again.hash == spec.hash

@@ -66,7 +66,7 @@ def test_train_leaves_a_checkpoint_and_its_card_and_nothing_else(tmp_path):
     again = call(*words)  # what is finished is read, not trained
     assert again.stdout == result.stdout and "step" not in again.stderr
     with pytest.raises(UsageError, match="there is something else already"):
-        call(*words, "--limit", "kl_bits=8")
+        call(*(word.replace("kl_bits=9", "kl_bits=8") for word in words))
 
 
 def test_train_goes_on_where_it_was_stopped(tmp_path, monkeypatch):
@@ -104,8 +104,8 @@ def test_train_never_writes_over_something_else(runs, tmp_path):
 
 @pytest.mark.parametrize(("gate", "is_told"), quick([("1e-9", True)], [("1e-9", True), ("99.0", False)]))
 def test_train_tells_when_the_curriculum_did_not_end(gate, is_told, tmp_path):
-    sizes = ["--set", "V=4", "--set", "n_steps=15", "--set", f"gate_bits={gate}"]
-    result = call("train", "bijection", *FLAT, *sizes, "--out", str(tmp_path), "-q")
+    sizes = [word.replace("V=3", "V=4").replace("n_steps=6", "n_steps=15") for word in FLAT]
+    result = call("train", "bijection", *sizes, "--set", f"gate_bits={gate}", "--out", str(tmp_path), "-q")
     assert ("the curriculum ended at stage 1 of 2" in result.stderr) == is_told
 
 
@@ -232,6 +232,9 @@ def test_unknown_names_list_the_nearest(words, told, tmp_path):
         (["--limit", "kl_bits=nan"], "it is not finite"),
         (["--set", "replacement=False", "--set", "L=99"], "99 distinct keys"),
         (["--depths", "1,two"], "Give a whole number"),
+        (["--depths", "1", "--set", "n_layers=2"], "the setting n_layers: it is given more than once"),
+        (["--seed", "4", "--set", "seed=3"], "the setting seed: it is given more than once: 3 and 4"),
+        (["--set", "V=3", "--set", "V=4"], "the setting V: it is given more than once"),
         (["--keep", "9999"], "the training has the steps 0 to 1200"),
         (["--variant", "a b"], "it cannot be part of a model name and a folder name"),
     ],

@@ -107,7 +107,7 @@ def test_rebuild_that_comes_out_otherwise_is_reported(folder):
     card = read_card(folder)
 
     def with_kl(value: float, limit: float | None = 5.0) -> TunnelCard:
-        figure = dataclasses.replace(card.figures["kl_bits"], value=value, limit=limit)
+        figure = dataclasses.replace(card.figures["kl_bits"], value=value, low=value, high=value, limit=limit)
         return dataclasses.replace(card, figures={**card.figures, "kl_bits": figure})
 
     assert Rebuild(with_kl(1.0), with_kl(1.9), is_identical=False).failures == []
@@ -115,6 +115,8 @@ def test_rebuild_that_comes_out_otherwise_is_reported(folder):
     assert "more than a factor 2 apart" in Rebuild(with_kl(1.0), with_kl(0.4), is_identical=False).failures[0]
     assert "its limit 1.5" in Rebuild(with_kl(1.0, 1.5), with_kl(1.6), is_identical=False).failures[0]
     assert Rebuild(with_kl(1.0, None), with_kl(9.0), is_identical=False).failures == []
+    assert Rebuild(with_kl(-1.0), with_kl(-1.9), is_identical=False).failures == []  # as a skill may be
+    assert "more than a factor 2 apart" in Rebuild(with_kl(-1.0), with_kl(-2.1), is_identical=False).failures[0]
 
 
 @pytest.mark.parametrize("shipped", quick([p for p in SHIPPED if p.name in QUICK], SHIPPED), ids=lambda path: path.name)

@@ -150,6 +150,9 @@ def test_noise_is_superposition_or_relative_to_each_matrix(tmp_path):
     np.testing.assert_allclose(np.linalg.norm(truth, axis=1), 1.0, atol=1e-6)
     with pytest.raises(UsageError, match="superposition in 99 dimensions"):
         write_noisy("shift_by_one", Noise(n_dimensions=99), tmp_path)
+    for weight_noise in (np.inf, np.nan, -1.0):
+        with pytest.raises(UsageError, match="weight_noise is a number from 0 to 1,000"):
+            Noise(weight_noise=weight_noise)
     write_noisy("shift_by_one", Noise(weight_noise=0.01, seed=1), tmp_path)
     noisy, plain = interp.load(str(tmp_path)).module, interp.load("program:shift_by_one", check=False).module
     moved = noisy.embed_tokens.weight - plain.embed_tokens.weight

@@ -4,6 +4,7 @@ from functools import partial
 
 import pytest
 from interp.wind_tunnels.studies.belief_clusters import BeliefClusters
+from interp.wind_tunnels.studies.chain_of_thought import ChainOfThought
 from interp.wind_tunnels.studies.component_roles import ComponentRoles
 from interp.wind_tunnels.studies.depth_profiles import DepthProfiles
 from interp.wind_tunnels.studies.expert_division import ExpertDivision
@@ -33,6 +34,7 @@ RECALL = "tunnel:recall-gpt-neox"
         (partial(TrainingCourses, seeds=()), "seeds names one or more"),
         (partial(BeliefClusters, settings=("arch=mambo",)), "mamba"),
         *((partial(kind, settings=("V",)), "field=value") for kind in (TunnelTraining, TrainingCourses, DepthProfiles)),
+        (partial(ChainOfThought, settings=("n_layers=5",)), "n_layers: it is given more than once: 5 and 2"),
         (partial(TunnelEvaluation, n=2), "n is a whole number, 20 or more"),
         (partial(TunnelEvaluation, length=0), "length is a whole number, 1 or more"),
         (partial(Primitives, tasks=()), "tasks names one or more"),
