@@ -7,8 +7,9 @@ found 80 times in 100 where
     θ − null = (b₁ − null) + z σ,   z = Φ⁻¹(0.80) = 0.8416
 
 and below the null likewise with (null − b₀). With a symmetric band the first term is 1.96 σ₀ and this is the basic
-equation of sample sizes, z_α σ₀ + z_β σ₁ (Lachin 1981, Controlled Clinical Trials 2, 93-113). σ is the half-width of
-the 95 % interval over 1.96: the error at the value that was measured, taken to be that at the effect too.
+equation of sample sizes, z_α σ₀ + z_β σ₁ (Lachin 1981, Controlled Clinical Trials 2, 93-113). A number without a p is
+called different where its whole 95 % interval leaves the band: that takes 1.96 σ more. σ is the half-width of the
+interval over 1.96: the error at the value that was measured, taken to be that at the effect too.
 
 Nothing here is "observed power": the value that was measured enters only through its error.
 """
@@ -42,7 +43,8 @@ def detectable(scalar: Scalar) -> tuple[float, float]:
     By a scalar's own null and interval; NaN where one is missing or not finite, or both are a single value.
     """
     (low, high), (b0, b1) = scalar.interval or _NONE, scalar.null.band if scalar.null else _NONE
-    centre, beyond = scalar.null.value if scalar.null else math.nan, _Z_POWER * (high - low) / (2 * _Z_LEVEL)
+    z = _Z_POWER + (_Z_LEVEL if scalar.p is None else 0.0)
+    centre, beyond = scalar.null.value if scalar.null else math.nan, z * (high - low) / (2 * _Z_LEVEL)
     found = b1 - centre + beyond, centre - b0 + beyond
     return found if all(map(math.isfinite, found)) and any(found) else _NONE
 
@@ -68,7 +70,7 @@ def power(run: RunRecord | str | Path) -> Table:
     record = run if isinstance(run, RunRecord) else open_run(run)
     caption = (
         f"Distance from the null that is detected {POWER:.0%} of the time at the {LEVEL:.0%} level, two-sided, at this "
-        "n: to the edge of the null's band, and 0.84 standard errors beyond."
+        "n: to the edge of the null's band, and 0.84 standard errors beyond (2.80 without a p)."
     )
     return Table.from_rows(_rows(record), _UNITS, caption)
 

@@ -14,13 +14,27 @@ from interp.records.power import detectable
 from tests.interp.records.test_diff import record
 
 
-def scalar(value, interval, null):
-    return Scalar(value, "1", interval=interval, interval_method="t", null=null)
+def scalar(value, interval, null, p=0.5):
+    return Scalar(value, "1", interval=interval, interval_method="t", null=null, p=p)
 
 
 def test_smallest_effect_is_the_edge_of_the_band_and_a_share_of_the_error():
     found = detectable(scalar(0.5, (0.5 - 1.96, 0.5 + 1.96), Null("n", 0.1, (0.1 - 1.96, 0.1 + 3.92))))
     assert found == pytest.approx((3.92 + stats.norm.ppf(0.8), 1.96 + stats.norm.ppf(0.8)), abs=1e-4)
+
+
+@pytest.mark.parametrize(("p", "band"), [(None, (0.0, 0.0)), (None, (-0.3, 0.2)), (0.5, (-0.3, 0.3))])
+def test_an_effect_of_that_size_is_significant_in_80_of_100_measurements(p, band):
+    rng, error, null = np.random.default_rng(0), 0.1, Null("n", 0.0, band)
+    above, below = detectable(scalar(0.0, (-1.96 * error, 1.96 * error), null, p))
+
+    def share(effect: float) -> float:
+        values = rng.normal(effect, error, 4000)
+        drawn = [(v, 2 * stats.norm.sf(abs(v) / 0.3 * 1.96) if p else None) for v in values]
+        measured = [scalar(v, (v - 1.96 * error, v + 1.96 * error), null, its_p) for v, its_p in drawn]
+        return float(np.mean([one.stands_out for one in measured]))
+
+    assert share(above) == pytest.approx(0.8, abs=0.02) and share(-below) == pytest.approx(0.8, abs=0.02)
 
 
 def test_numbers_without_null_or_interval_say_why():
