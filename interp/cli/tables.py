@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from rich.text import Text
 
 from interp.capture import ModelInfo
-from interp.certificates.verdicts import Count
+from interp.certificates.verdicts import MEANINGS, Count
 from interp.cli.terminal import show_answer, show_notes, show_table
 from interp.findings import COLUMNS as ALL_COLUMNS
 from interp.formatting import plain, short, size, with_unit
@@ -56,14 +56,15 @@ def print_certificate(record: RunRecord) -> None:
     found = record.findings["certificate"]
     significant = ("significant without an effect", "significant, small to large effect")
     head = ("number", "verdict", significant[0], "worst kind", "interval covers", significant[1])
+    rows = [*found.tables["headlines"].rows()]
     cells = (
         (row["number"], row["word"], _counted(row, "called", "n_judged"), _counted(row, "worst", "n_worst"),
          _counted(row, "covered", "n_covered"),
          " ".join(_short(row[f"power_{i}"]) for i in (1, 2, 3)) if row["n_planted"] else "")
-        for row in found.tables["headlines"].rows()
+        for row in rows
     )  # fmt: skip
     show_table(f"certificate of {record.spec['certified']['name']}", head, cells)
-    show_notes([f"{row['number']}: {row['why']}." for row in found.tables["headlines"].rows() if "fresh" in row["why"]])
+    show_notes([f"{row['number']}: {row['why']}." for row in rows if row["why"] != MEANINGS[row["word"]]])
     show_notes(found.notes)
 
 

@@ -149,7 +149,7 @@ def test_the_command_prints_a_word_for_each_number_and_the_page(tmp_path, capsys
     )
     said = capsys.readouterr().out
     page = tmp_path / said.strip().splitlines()[-1]
-    assert "follows" in said and "no p" in said and page.is_file()
+    assert "follows" in said and "no p" in said and "n: it has no null: a count." in said and page.is_file()
     content = json.loads((page.parent / "run.json").read_text())
     assert content["spec"]["certified"]["parameters"]["n_permutations"] == 39
     assert content["spec"]["certified"]["tried_with"] == {}, "what the user set is not shrunk"
