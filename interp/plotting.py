@@ -80,14 +80,15 @@ class Chart:
         return self.table[self.x]
 
     def band(self, bounds: tuple[np.ndarray, np.ndarray], colour: str = NULL, name: str = "") -> None:
-        """A shaded band between two curves, where it has bounds; a `name` stands in the legend once."""
+        """A shaded band between two curves, where it has bounds (a bar at a single place); in the legend once."""
         low, high = bounds
         kept = np.isfinite(low) & np.isfinite(high)
         x, traces = self.across[kept], list[Any](self.plot.data)
         legend = {"name": name, "legendgroup": name} if name else {}
         self.plot.add_scatter(
             x=np.concatenate([x, x[::-1]]), y=np.concatenate([high[kept], low[kept][::-1]]),
-            fill="toself", fillcolor=faded(colour, 0.18), line={"width": 0}, mode="lines", hoverinfo="skip",
+            fill="toself", fillcolor=faded(colour, 0.18), mode="lines", hoverinfo="skip",
+            line={"width": 12 if len(np.unique(x)) == 1 else 0, "color": faded(colour, 0.18)},
             showlegend=bool(name and kept.any()) and all(trace.name != name for trace in traces), **legend,
         )  # fmt: skip
 
@@ -114,10 +115,14 @@ class Chart:
         return self
 
     def line(self, y: str | float, name: str, dash: str | None = "dash", colour: str = NULL, **how: Any) -> None:
-        """A line to compare with: a column, or one number everywhere."""
-        line = {"color": colour} | ({"dash": dash} if dash else {})
+        """A line to compare with: a column, or one number everywhere; a dash at a single place."""
+        line = {"color": colour}
         height = self.table[y] if isinstance(y, str) else np.full(self.table.n_rows, float(y))
-        self.plot.add_scatter(**{"x": self.across, "y": height, "name": name, "mode": "lines", "line": line} | how)
+        look: dict[str, Any] = {"mode": "lines"}
+        if "mode" not in how and len(np.unique(self.across[np.isfinite(height)])) == 1:
+            look = {"mode": "markers", "marker": {"symbol": "line-ew-open", "size": 16, "line": line | {"width": 2}}}
+        drawn = {"x": self.across, "y": height, "name": name, "line": line | ({"dash": dash} if dash else {})}
+        self.plot.add_scatter(**drawn | look | how)
 
     def straight(self, x: Sequence[float], y: Sequence[float], name: str, dash: str = "dash") -> None:
         """A straight line between two points."""

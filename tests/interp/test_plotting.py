@@ -61,6 +61,14 @@ def test_dots_profiles_and_lines_carry_their_intervals():
     assert list(everywhere.y) == [0.2, 0.2, 0.2] and list(everywhere.x) == [0, 1, 2]
 
 
+def test_a_model_of_one_layer_shows_its_null_and_its_interval():
+    chart = drawn_chart()
+    null_band, null, band, curve = chart.of(chart.table.where(chart.table["layer"] == 1)).profile("rho").plot.data
+    assert null_band.line.width > 0 and band.line.width > 0, "an area without width cannot be seen"
+    assert null.mode == "markers" and list(null.y) == [0.1] and curve.mode == "lines+markers"
+    assert drawn_chart().profile("rho").plot.data[0].line.width == 0
+
+
 def test_points_and_bands_are_named_once_in_the_legend():
     chart = drawn_chart()
     chart.points("rho")
