@@ -192,11 +192,14 @@ def _refuse_misuse(paper: str, papers: Sequence[Claims], models: Sequence[str]) 
 
 def _refuse_to_replace(folder: Path, models: Sequence[str]) -> None:
     """Raise `UsageError` where the folder holds a ledger of other models too; a damaged one is written again."""
-    before: list[str] = []
-    if is_ledger(folder):
-        with suppress(RecordError):
-            before = [model for paper in read_ledger(folder).papers for model in paper.models]
-    if lost := [model for model in dict.fromkeys(before) if not any(is_same_model(model, other) for other in models)]:
+    before: dict[str, None] = {}
+    with suppress(RecordError):
+        before = dict.fromkeys(model for paper in read_ledger(folder).papers for model in paper.models)
+
+    def is_among(model: str) -> bool:
+        return any(is_same_model(model, x) and model.partition("@")[2] == x.partition("@")[2] for x in models)
+
+    if lost := [model for model in before if not is_among(model)]:
         raise UsageError(
             asked=f"a ledger of {', '.join(models) or 'no model'} in {folder}",
             found=f"there is one of {', '.join(lost)}, which it would replace",

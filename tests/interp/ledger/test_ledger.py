@@ -468,6 +468,8 @@ def test_a_ledger_of_other_models_is_not_replaced(tiny, tmp_path):
     write_ledger(before.model_copy(update={"papers": papers}), tmp_path / "ledger-paper3-tiny")
     with pytest.raises(UsageError, match="there is one of my-model, which it would replace"):
         interp.replicate("paper3", models=["EleutherAI/pythia-70m"], scale="tiny", out=tmp_path, quiet=True)
+    with pytest.raises(UsageError, match="there is one of pythia-70m, my-model, which it would replace"):
+        interp.replicate("paper3", models=["pythia-70m@step1"], scale="tiny", out=tmp_path, quiet=True)
 
 
 @pytest.mark.parametrize("words", [["--row", "4"], ["--model", "gpt2"], ["--scale", "smoke"]])
