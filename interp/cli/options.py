@@ -1,9 +1,7 @@
 """Options of commands: those of a run are made of `interp.options`, and some commands take a few of them."""
 
-import json
 import sys
 from collections.abc import Callable, Collection, Iterable, Mapping
-from contextlib import suppress
 from dataclasses import Field, fields, replace
 from functools import wraps
 from inspect import Parameter, Signature, signature
@@ -103,7 +101,7 @@ def with_run_options(names: Collection[str]) -> Callable[[Callable[..., None]], 
             mine = {name: words.pop(name) for name in own}
             more = {name: words.pop(name) for name in beside}
             is_piped = words.get("prompts") == ["-"]
-            texts = [*(more.get("prompt") or ()), *(_piped() if is_piped else ())]
+            texts = [*(more.get("prompt") or ()), *(_piped(words.get("text_column", "text")) if is_piped else ())]
             if texts and words.get("prompts") and not is_piped:
                 fix = "Leave one out, or put all texts into the file."
                 raise UsageError(asked="--prompt and --prompts", found="a run reads texts or a set of them", fix=fix)
@@ -152,16 +150,14 @@ def prompt_sets(asked: RunOptions) -> list[str]:
     return [named] if is_file(named) else split_commas(named)
 
 
-def _piped() -> list[Any]:
-    """What is piped in: a text a line, or the rows of JSON Lines."""
-    texts = [line for line in sys.stdin.read().splitlines() if line.strip()]
-    if not texts:
+def _piped(text_column: str) -> list[Any]:
+    from interp.prompting.formats import piped_rows
+
+    rows = piped_rows(sys.stdin.buffer.read(), text_column)
+    if not rows:
         fix = "Pipe a text a line: `cat texts.txt | interp run --prompts -`."
         raise UsageError(asked="--prompts -", found="standard input is empty", fix=fix)
-    with suppress(ValueError):
-        rows = [json.loads(text) for text in texts]
-        return rows if all(isinstance(row, dict) for row in rows) else texts
-    return texts
+    return [dict(row.values) for row in rows]
 
 
 def _show_all(ctx: Context, is_asked: bool) -> bool:

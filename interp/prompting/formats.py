@@ -192,3 +192,15 @@ READERS: dict[str, Callable[[Path, bytes, str], list[PromptRow]]] = {
     ".txt": _read_txt,
 }
 """By ending: path (for messages), content and the name of the text column to rows."""
+
+
+def piped_rows(content: bytes, text_column: str) -> list[PromptRow]:
+    """What is piped in: JSON Lines where a line is an object, CSV where its header is, or else a text a line."""
+    pipe = Path("standard input")
+    lines = [line for line in _decoded(pipe, content).split("\n") if line.strip()]
+    header = lines[0].strip().split(_separator(lines[0], text_column)) if lines else ()
+    if any(re.fullmatch(r'\s*\{\s*".*\}\s*', line) for line in lines):
+        return _read_jsonl(pipe, content, text_column)
+    if text_column in header and len(header) > 1:
+        return _read_csv(pipe, content, text_column)
+    return _read_txt(pipe, "\n".join(lines).encode(), text_column)

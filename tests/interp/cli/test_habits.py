@@ -19,7 +19,7 @@ TUNNEL = "tunnel:bijection-gpt-neox"
 def answer(monkeypatch, capsys, words: str) -> tuple[int, str]:
     """The exit code of a command and all that it says."""
     monkeypatch.setattr(sys, "argv", ["interp", *words.split()])
-    monkeypatch.setattr(sys, "stdin", io.StringIO(""))
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO()))
     with pytest.raises(SystemExit) as ended:
         main()
     said = capsys.readouterr()
@@ -82,6 +82,8 @@ def test_a_command_that_needs_more_memory_than_there_is_says_so(monkeypatch, cap
     [
         ("--prompts -", "w1 w2 w3\n\nw4 w5\n"),
         ("--prompts -", '{"text": "w1 w2 w3", "n": 1}\n{"text": "w4 w5", "n": 2}\n'),
+        ("--prompts -", '\ufeff{"text": "w1 w2 w3", "n": "a\u2028b"}\n{"text": "w4 w5", "n": "c"}\n'),
+        ("--prompts -", "\ufefftext;n\r\nw1 w2 w3;1\r\nw4 w5;2\r\n"),
         ("--prompt w1-w2-w3 --prompt w4-w5", ""),
     ],
 )
@@ -99,6 +101,11 @@ def test_texts_come_from_a_pipe_or_from_the_command(command, shown, texts, piped
     words = [*command, str(tiny_folders["llama"]), *(each.replace("-w", " w") for each in texts.split())]
     done = CliRunner().invoke(app, words, input=piped)
     assert done.exit_code == 0 and shown in done.stdout and '"n"' not in done.stdout, done.output
+
+
+def test_a_damaged_line_of_piped_json_lines_is_refused():
+    done = CliRunner().invoke(app, ["plan", TUNNEL, "--prompts", "-"], input='{"text": "w1"}\n{"text": "w2\n')
+    assert "standard input, line 2: it is not JSON" in str(done.exception)
 
 
 def test_sets_of_prompts_that_are_repeated_are_all_read(tiny_folders, tmp_path, monkeypatch):
