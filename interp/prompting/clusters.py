@@ -96,8 +96,8 @@ def notes_of(prompts: PromptSet) -> tuple[str, ...]:
     counting = (sample_size(n, prompts.unit, clusters.n, clusters.n_effective, clusters.by),) * (n_found < n)
     if clusters.n > n_found:
         counting = (
-            f"Each of the {counted(n, prompts.unit)} counts by itself, as asked; by shared wording there are "
-            f"{n_found:,} clusters, and intervals and p are too good if prompts of one are alike.",
+            f"Each of the {counted(n, prompts.unit)} counts by itself, as asked; by shared wording they are "
+            f"{counted(n_found, 'cluster')}, and intervals and p are too good if prompts of one are alike.",
         )
     if not clusters.n_at or not (counting or _are_unsure(clusters)):
         return counting

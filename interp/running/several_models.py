@@ -107,9 +107,10 @@ def run_many(
     if revisions:
         steps = tuple(revisions)
         changes = [{"checkpoints": steps}] if follow else [{"revision": each} for each in dict.fromkeys(steps)]
+    read = {each if isinstance(each, str | Path) else i: each for i, each in enumerate(prompts)}.values()
     runs = [
         replace(alike, model=model, prompts=each, **change)
-        for model in dict.fromkeys(models) for change in changes for each in prompts or (alike.prompts,)
+        for model in dict.fromkeys(models) for change in changes for each in read or (alike.prompts,)
     ]  # fmt: skip
     named = [f"{asked.model}@{asked.revision}" if asked.revision else str(asked.model) for asked in runs]
     sets = [asked.prompts if isinstance(asked.prompts, str) else "" for asked in runs]

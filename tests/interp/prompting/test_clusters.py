@@ -79,7 +79,7 @@ def test_a_column_or_the_user_goes_before_the_wording(columns, cluster, by, n) -
         (
             range(24),
             "none",
-            "Each of the 24 prompts counts by itself, as asked; by shared wording there are 9 clusters",
+            "Each of the 24 prompts counts by itself, as asked; by shared wording they are 9 clusters",
         ),
     ],
 )

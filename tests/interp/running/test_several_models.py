@@ -220,7 +220,7 @@ def test_several_models_are_compared_on_the_same_set(monkeypatch, tmp_path):
         return RunOutcome(name, made(str(asked.model), 1.0).write(folder), True)
 
     monkeypatch.setattr("interp.running.several_models._outcome", outcome)
-    many = run_many(["a", "b"], prompts=["one", "two"], out=tmp_path, quiet=True)
+    many = run_many(["a", "b"], prompts=["one", "two", "one"], out=tmp_path, quiet=True)
     table = many.comparison.findings["comparison"].tables["differences"]
     assert dict(zip(table["group"], table["against"], strict=True)) == {
         "a on one": "", "a on two": "", "b on one": "a on one", "b on two": "a on two"
