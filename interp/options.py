@@ -90,7 +90,7 @@ class RunOptions:
             "Prompt set, .jsonl/.csv/.tsv/.parquet/.txt file, `-` for a pipe, hf:PATH:CONFIG:SPLIT:COLUMN; in Python "
             "also texts. Not for tunnels. `interp run` takes several (repeat or commas): a run on each.",
             kind=list[str],
-            read=lambda given: ",".join(given) or None,
+            read=lambda given: ",".join(given) if given else None,
         ),
     ] = None
     revision: Annotated[str | None, Option("--revision", "Revision of the hub model, such as step1000.")] = None

@@ -146,8 +146,8 @@ def split_models(given: Iterable[str]) -> list[str]:
 
 def prompt_sets(asked: RunOptions) -> list[str]:
     """The sets of prompts that are named, with commas between them; a file whose name has one is one."""
-    named = asked.prompts if isinstance(asked.prompts, str) else ""
-    return [named] if is_file(named) else split_commas(named)
+    named = [asked.prompts] if isinstance(asked.prompts, str) else []
+    return [part for words in named for part in ([words] if is_file(words) else split_commas(words) or [words])]
 
 
 def _piped(text_column: str) -> list[Any]:

@@ -37,7 +37,8 @@ def with_clusters(prompts: PromptSet, ids: Sequence[Int[np.ndarray, " _pos"]]) -
 
 def _clusters(prompts: PromptSet, ids: Sequence[np.ndarray]) -> Clusters:
     known = prompts.prompts[0].columns
-    named = prompts.cluster or next((column for column in COLUMNS if column in known), None)
+    usual = next((column for column in COLUMNS if column in known), None)
+    named = usual if prompts.cluster is None else prompts.cluster
     alone = np.arange(len(prompts))
     if named not in (None, NONE):
         if named not in known:

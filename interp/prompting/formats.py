@@ -6,8 +6,7 @@ import io
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from interp.errors import PromptError
@@ -18,6 +17,8 @@ from interp.system.foreign_files import readable
 
 _SEPARATORS = ",;\t|"
 
+_NAMED = re.compile('sep=[^"\n]')
+"""A line that names the separator, as Excel writes it above the header: `sep=;`."""
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 _CODE = re.compile(r"0[0-9]+")
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
@@ -30,8 +31,11 @@ _MOST_DIGITS = 400
 def _read_csv(path: Path, content: bytes, text_column: str) -> list[PromptRow]:
     """The rows below the header; texts stay as they are, every other column is numbers or names (`_typed`)."""
     text = _decoded(path, content)
-    with _any_length(text):
+    longest = csv.field_size_limit(max(len(text), 1))
+    try:
         records = _records(path, text, _separator(text, text_column))
+    finally:
+        csv.field_size_limit(longest)
     if not records:
         return []
     (first, header), *records = records
@@ -56,15 +60,10 @@ def _read_csv(path: Path, content: bytes, text_column: str) -> list[PromptRow]:
 def _separator(text: str, text_column: str) -> str:
     """The separator with which the header has the column of texts, or as many columns as it can; or what Excel says."""
     first = next(iter(text.splitlines()), "")
-    if _named(first):
+    if _NAMED.fullmatch(first):
         return first[-1]
     headers = {separator: next(csv.reader([first], delimiter=separator), []) for separator in _SEPARATORS}
     return max(headers, key=lambda separator: (text_column in headers[separator], len(headers[separator])))
-
-
-def _named(line: str) -> bool:
-    """Whether a line names the separator, as Excel writes it above the header: `sep=;`."""
-    return re.fullmatch('sep=[^"\n]', line) is not None
 
 
 def _records(path: Path, text: str, separator: str) -> list[tuple[int, list[str]]]:
@@ -81,17 +80,8 @@ def _records(path: Path, text: str, separator: str) -> list[tuple[int, list[str]
         raise broken_line(path, start, f"it is not CSV: {error}", fix) from error
     while records and not records[-1][1]:
         records.pop()
-    is_named = bool(records) and _named(separator.join(records[0][1]))
+    is_named = bool(records) and _NAMED.fullmatch(separator.join(records[0][1])) is not None
     return records[is_named:]
-
-
-@contextmanager
-def _any_length(text: str) -> Iterator[None]:
-    longest = csv.field_size_limit(max(len(text), 1))
-    try:
-        yield
-    finally:
-        csv.field_size_limit(longest)
 
 
 def _typed(

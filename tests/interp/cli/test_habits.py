@@ -58,6 +58,7 @@ def answer(monkeypatch, capsys, words: str) -> tuple[int, str]:
         ("rnu", "Did you mean run"),
         ("run --prompt A --prompts fiction", "Leave one out"),
         ("run --prompts .", "hf:. reads the data set in it"),
+        ("run --prompts=", "the prompts ''"),
         ("plan texts.csv", "those of prompts follow --prompts"),
         (f"plan {TUNNEL},phi-2", "this reads one model"),
         (f"lens fit {TUNNEL} --out .", "it is a folder"),

@@ -126,6 +126,8 @@ def test_clusters_that_need_no_word_and_a_column_that_is_not_there() -> None:
     assert record is not None and not record["caution"] and notes_of(clustered(alone)) == ()
     with pytest.raises(PromptError, match=r"columns domain[\s\S]*none"):
         clustered(replace(prompts(domain=["x"] * 24), cluster="author"))
+    with pytest.raises(PromptError, match="by the column ''"):
+        clustered(replace(prompts(domain=["x"] * 24), cluster=""))
 
 
 def test_sequences_of_a_tunnel_stand_each_by_itself_and_rows_say_their_cluster(tunnel) -> None:
