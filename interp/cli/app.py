@@ -2,6 +2,7 @@
 
 import gc
 import sys
+import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from importlib.metadata import version
@@ -398,6 +399,7 @@ def main() -> None:
     """
     gc.set_threshold(*_SELDOM)
     print_anything()
+    warnings.formatwarning = lambda words, *_, **__: f"warning: {words}\n"
     try:
         with handling_signals(), telling_faults():
             app(standalone_mode=True)

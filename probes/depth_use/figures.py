@@ -30,7 +30,6 @@ def depth_figures(findings: Findings) -> tuple[Figure, ...]:
             times = "once" if copies == 1 else f"{copies} times"
             shown = f"{mine.table['n_shown'][0]} observations shown {times}" if copies else "as drawn"
             mine.curve(measure, shown, colour)
-        chart.plot.update_xaxes(dtick=1)
         is_positive = bool((table[measure] > 0).all() and (table[f"{measure}_low"] > 0).all())
         chart.plot.update_yaxes(type="log" if is_positive else "linear")
         drawn.append(Figure(f"by_depth_{measure}", f"Error by depth: {title}", _READING, chart.plot, "by_depth"))

@@ -119,7 +119,6 @@ def _layers(table: Table) -> Figure:
         bars = error_bars(of.table, measure, NULL)
         chart.plot.add_bar(x=of.across, y=of.table[measure], name=part, marker={"color": colour}, error_y=bars)
     chart.plot.update_layout(barmode="group")
-    chart.plot.update_xaxes(dtick=1)
     reading = (
         "Harm when a layer is bypassed, or its attention or feed-forward block switched off, with 95 % intervals. A "
         "layer at 0 is not needed while the others are there. The null is 0: nothing switched off."

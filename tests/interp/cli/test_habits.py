@@ -4,6 +4,7 @@ import io
 import re
 import signal
 import sys
+import warnings
 
 import pytest
 from typer.testing import CliRunner
@@ -116,6 +117,12 @@ def test_sets_of_prompts_that_are_repeated_are_all_read(tiny_folders, tmp_path, 
     words = ["run", str(tiny_folders["llama"]), "-p", "attention_entropy", "-o", "."]
     done = CliRunner().invoke(app, [*words, "--prompts", "a.txt", "--prompts", "b.tsv"])
     assert "on a.txt: measured" in done.stdout and "on b.tsv: measured" in done.stdout, done.output
+
+
+def test_a_warning_in_the_shell_is_a_sentence_without_a_line_of_code(monkeypatch, capsys):
+    monkeypatch.setattr(warnings, "formatwarning", warnings.formatwarning)
+    answer(monkeypatch, capsys, "--version")
+    assert warnings.formatwarning("it goes on without", RuntimeWarning, "f.py", 3) == "warning: it goes on without\n"
 
 
 def test_the_page_of_the_first_run_lists_every_exit_code():
