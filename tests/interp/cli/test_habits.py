@@ -20,7 +20,7 @@ TUNNEL = "tunnel:bijection-gpt-neox"
 def answer(monkeypatch, capsys, words: str) -> tuple[int, str]:
     """The exit code of a command and all that it says."""
     monkeypatch.setattr(sys, "argv", ["interp", *words.split()])
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO()))
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(), encoding="utf-8"))
     with pytest.raises(SystemExit) as ended:
         main()
     said = capsys.readouterr()
