@@ -26,6 +26,9 @@ _N_SHOWN = 7  # needs that a notebook prints as text
 FORMAT = 2
 """Version of the folder that `Capture.save` writes."""
 
+FOREIGN = "fitted on other weights or in another precision"
+"""What a lens of another model is, in `ModelInfo.lens`."""
+
 
 @dataclass(frozen=True, repr=False)
 class ModelInfo(Answering):
@@ -71,7 +74,7 @@ class ModelInfo(Answering):
     attention_layers: tuple[int, ...] | None = None
     """The layers that have attention, where not all have."""
     lens: str | None = None
-    """What its stream is decoded through, where that is not the logit lens: kind and digest."""
+    """What its stream is decoded through, where that is not the logit lens: kind and digest, and if it is `FOREIGN`."""
 
     @property
     def layers_with_attention(self) -> tuple[int, ...]:

@@ -101,7 +101,7 @@ def with_run_options(names: Collection[str]) -> Callable[[Callable[..., None]], 
             mine = {name: words.pop(name) for name in own}
             more = {name: words.pop(name) for name in beside}
             is_piped = words.get("prompts") == ["-"]
-            texts = [*(more.get("prompt") or ()), *(_piped(words.get("text_column", "text")) if is_piped else ())]
+            texts = [*(more.get("prompt") or ()), *(_piped(words) if is_piped else ())]
             if texts and words.get("prompts") and not is_piped:
                 fix = "Leave one out, or put all texts into the file."
                 raise UsageError(asked="--prompt and --prompts", found="a run reads texts or a set of them", fix=fix)
@@ -150,10 +150,10 @@ def prompt_sets(asked: RunOptions) -> list[str]:
     return [part for words in named for part in ([words] if is_file(words) else split_commas(words) or [words])]
 
 
-def _piped(text_column: str) -> list[Any]:
+def _piped(words: Mapping[str, Any]) -> list[Any]:
     from interp.prompting.formats import piped_rows
 
-    rows = piped_rows(sys.stdin.buffer.read(), text_column)
+    rows = piped_rows(sys.stdin.buffer.read(), words.get("text_column", RunOptions.text_column))
     if not rows:
         fix = "Pipe a text a line: `cat texts.txt | interp run --prompts -`."
         raise UsageError(asked="--prompts -", found="standard input is empty", fix=fix)

@@ -20,6 +20,7 @@ from typing import Any, Literal
 
 import torch
 
+from interp.capture import FOREIGN
 from interp.errors import UsageError
 from interp.information import BITS_PER_NAT
 from interp.model import Model
@@ -74,7 +75,7 @@ class FittedLens:
             return replace(model, lens=None, info=replace(model.info, lens=None))
         name = f"{self.kind} {self.digest}"
         if "weights" in self.about and self.about["weights"] != model.fingerprint:
-            name += f", fitted on other weights or in another precision ({self.model})"
+            name += f", {FOREIGN} ({self.model})"
             warnings.warn(f"a lens on {model.name}: {name}; it may not decode what this model computes", stacklevel=2)
         return replace(model, lens=self, info=replace(model.info, lens=name))
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from interp.capture import FOREIGN
 from interp.errors import Answering, RecordError, UnknownName
 from interp.findings import COLUMNS, Findings
 from interp.formatting import html_table, last_part, text_table
@@ -65,8 +66,8 @@ class RunRecord(Answering, Mapping[str, Findings]):
     status: Literal["done", "failed", "partial"] = "done"
     created: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
     environment: Mapping[str, Any] = field(default_factory=environment)
-    shown: tuple[TokenStrip, ...] = field(default=(), compare=False)
-    path: Path | None = field(default=None, compare=False)
+    shown: tuple[TokenStrip, ...] = ()
+    path: Path | None = None
 
     @property
     def quantised(self) -> str:
@@ -85,7 +86,7 @@ class RunRecord(Answering, Mapping[str, Findings]):
             (f"Every query sees the last {window} keys only", "restricted", window),
         ]
         told = [CHANGED.format(what, how) for what, how, so in changes if so]
-        if "," in (lens := model.get("lens") or ""):
+        if FOREIGN in (lens := model.get("lens") or ""):
             told.append(f"Lens {lens}: what it decodes may not be what this model computes.")
         read = [self.prompts, *self.prompts.get("others", ())]
         for prompts in read:

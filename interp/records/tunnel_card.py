@@ -48,8 +48,8 @@ class TunnelCard:
     thread. `step` counts the updates the weights have seen; it is below the recipe's where a card describes
     a checkpoint taken on the way. `variant` tells apart tunnels of one task and architecture. `init` is
     {`tunnel`: name, `fingerprint`: of its weights} of the checkpoint that training started from, None where
-    it started from fresh weights. `files` are digests of its weights and configurations, those of steps taken on the
-    way too; up to format 3 there are none.
+    it started from fresh weights; up to format 2 it has `weights`, the SHA-256 of their file, in its place. `files` are
+    digests of its weights and configurations, those of steps taken on the way too; up to format 3 there are none.
     """
 
     task: str

@@ -153,7 +153,7 @@ def plan_from_card(
 ) -> TrainingPlan:
     """The training that a card tells of; fields that came later have the values they had then."""
     limits = {name: figure.limit for name, figure in card.figures.items() if figure.limit is not None}
-    kept = {name: value for name, value in card.recipe.items() if name != "fresh_share"}  # always 0
+    kept = {name: value for name, value in card.recipe.items() if name != "fresh_share"}  # 0: see `_is_of`
     network, recipe = Network(arch=card.arch, **card.network), Recipe(seed=card.seed, **kept)
     return TrainingPlan(make_task(kind, card.parameters), network, recipe, init, card.variant, limits, keep)
 
@@ -172,5 +172,10 @@ def _finished_card(plan: TrainingPlan, target: Path) -> TunnelCard:
 
 
 def _is_of(card: TunnelCard, plan: TrainingPlan) -> bool:
-    is_alike = card.task == plan.task.name and card.init == (plan.init and plan.init.record())
-    return is_alike and plan_from_card(card, type(plan.task), plan.init, plan.keep).digest == plan.digest
+    if card.task != plan.task.name or (card.init is None) != (plan.init is None):
+        return False
+    if card.recipe.get("fresh_share"):  # of earlier cards: fresh sequences among fixed ones
+        return False
+    if plan.init is not None and card.init is not None and not plan.init.is_named_by(card.init):
+        return False
+    return plan_from_card(card, type(plan.task), plan.init, plan.keep).digest == plan.digest

@@ -106,6 +106,9 @@ class TrainingPlan(Checked):
         found = f"balance = {self.recipe.balance}, and {arch} has no experts to keep in balance"
         fix = "Use mixtral, or leave balance out."
         yield bool(self.recipe.balance) and self.network.n_experts is None, found, fix
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
         assert self.name  # a variant that is no name is refused here, before anything is trained
 
     @property
