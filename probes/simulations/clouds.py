@@ -20,7 +20,7 @@ from interp.testing import Shape, synthetic_capture
 _AXIS, _PLANE = 0.35, 0.25
 """Steps of the planted effect: `interp.certificates.text_simulations.draw`."""
 
-_N_FITS, _PENALTIES = 12, np.logspace(0, 4, 7)
+_N_FITS, _PENALTIES = 24, np.logspace(0, 4, 13)
 """Readouts whose mean is the truth, and the penalties among which they choose."""
 
 _CERTAIN = "answers of a program are certain: there is no uncertainty to be told"

@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from interp.statistics.estimates import Estimates
-from interp.statistics.intervals import FISHER, UNEXPLAINED
+from interp.statistics.intervals import FISHER, UNEXPLAINED, t_quantile
 from interp.statistics.ratio import ratio
 
 from ..measures.halves import HalfSplit
@@ -53,6 +53,8 @@ class Judgement:
         means = by_half_split.mean(axis=1)
         scale, about = UNEXPLAINED if kind == "r2" else FISHER, self.counted.everywhere
         found = Estimates.halved(by_half_split[..., 0].T, scale, permuted=means[:, 1:].T, about=about)
+        if kind == "r2":
+            found = _widened(found, [read.added[..., at[0]].mean(axis=0) for read in self.reads])
         return found.because([self.why_undefined(i) for i in range(len(means))])
 
     def best_layer(self, n_layers: int) -> Estimates:
@@ -64,10 +66,12 @@ class Judgement:
         best, layer = self._best(n_layers), self.most_chosen(n_layers)
         chosen = np.take_along_axis(r2, best[None], axis=0)[0]
         share = float(np.mean(best[:, 0] == layer))
-        return Estimates.halved(
+        found = Estimates.halved(
             chosen[:, :1], UNEXPLAINED, permuted=chosen.mean(axis=0)[1:, None], why=self.reason or FEW_RECUR,
             about=self.counted.about(), words={"layer": str(layer), "share": f"{share:.0%}"},
         )  # fmt: skip
+        added = [self.reads[layer].added[split, :, at[0]] for split, layer in enumerate(best[:, 0])]
+        return _widened(found, [np.mean(added, axis=0)])
 
     def most_chosen(self, n_layers: int) -> int:
         """The layer that most half splits expect most of."""
@@ -84,6 +88,18 @@ class Judgement:
         if self.reads[place].is_void:
             return VOID if within else "nothing varies in these activations"
         return "the entropy does not vary" + (", or the token and the nuisances predict it exactly" if within else "")
+
+
+def _widened(found: Estimates, added: Sequence[Float[np.ndarray, " unit"]]) -> Estimates:
+    """Intervals of R² as wide at least as what each unit adds to log(1 − R²) says: a jackknife of the units.
+
+    Half splits share their prompts, so that their scatter alone tells too little of samples where there is an effect.
+    """
+    halves = [t_quantile(len(x)) * len(x) ** 0.5 * x.std(ddof=1) for x in added]
+    pairs = zip(found.value.tolist(), halves, strict=True)
+    low, high = np.array([UNEXPLAINED.about(*pair) or (np.nan, np.nan) for pair in pairs]).T
+    assert found.interval is not None
+    return replace(found, interval=np.stack([np.fmin(found.interval[0], low), np.fmax(found.interval[1], high)]))
 
 
 def axis_columns(ridge: Judgement, found: Sequence[PlaceRead]) -> dict[str, np.ndarray | Estimates]:

@@ -112,7 +112,7 @@ class ValueAxis(Probe):
         fitting = half_splits[0].fitting
         places = [p for site, cloud in clouds.items() for p in layers_of(site, cloud, fitting, self.scaling)]
         setting = self._setting(pool, half_splits, places, surprisal_of(base))
-        found = side_by_side(lambda place: read_place(place.scaled, setting.splits), places)
+        found = side_by_side(lambda place: read_place(place.scaled, setting.splits, setting.labels), places)
         judgements = _judgements(found, setting)
         ridge, within = (judgements[treatment, "ridge", target.name] for treatment in (KEPT, WITHIN_TOKEN))
         axis = axis_columns(ridge, found)
@@ -153,8 +153,8 @@ class ValueAxis(Probe):
         nuisances = nuisance_design(pool.rows, pool.levels("domain"), surprisal, 2 * MIN_LEVEL)
         left = left_by(nuisances.values, tokens, targets)
         labels = {
-            KEPT: labels_of(targets, controls, targets, orders),
-            WITHIN_TOKEN: labels_of(targets, controls[:, :0], left, within),
+            KEPT: labels_of(targets, controls, targets, orders, pool.units),
+            WITHIN_TOKEN: labels_of(targets, controls[:, :0], left, within, pool.units),
         }
         by_treatment = {
             KEPT: half_splits,
@@ -201,7 +201,7 @@ class ValueAxis(Probe):
         design = nuisance_design(rows, (*pool.levels("domain"), *previous), setting.surprisal, 2 * MIN_LEVEL).values
         targets = {pool.target.name: np.asarray(pool.sought, np.float64)}
         orders = cloud_permutations(pool, tokens, self.n_permutations, np.random.default_rng([self.seed, 3]))
-        labels = labels_of(targets, np.empty((rows.n_rows, 0)), left_by(design, tokens, targets), orders)
+        labels = labels_of(targets, np.empty((rows.n_rows, 0)), left_by(design, tokens, targets), orders, pool.units)
         half_splits = [HalfSplit.of(h.fitting, h.held_out, design, tokens) for h in setting.half_splits]
         counted = setting.counted[WITHIN_TOKEN]
         counted = replace(counted, underpowered=[counted.underpowered[at]])
@@ -216,7 +216,7 @@ class ValueAxis(Probe):
         counts = counted_in(pool, half_splits)
         n_clusters = counts["n_clusters"] or 0
         counted = Counted.of([place], pool, n_clusters < FEW_HALVED, FEW_HALVED if n_clusters else None, **counts)
-        labels = labels_of(targets, nothing, targets, orders)
+        labels = labels_of(targets, nothing, targets, orders, pool.units)
         return _read_alone(place, labels, half_splits, KEPT, counted, pool)
 
     def _notes(self, pool: Cloud, setting: Setting, primary: int) -> tuple[str, ...]:
@@ -248,7 +248,7 @@ def _read_alone(
     splits = [Split.of(half_split, labels, pool.clusters) for half_split in half_splits]
     few = FEW_RECUR if treatment == WITHIN_TOKEN else FEW_TOGETHER
     reason = "" if all(half_split.is_usable for half_split in half_splits) else few
-    read = read_place(place.scaled, {KEPT: splits}).read[KEPT, "ridge"]
+    read = read_place(place.scaled, {KEPT: splits}, {KEPT: labels}).read[KEPT, "ridge"]
     return Judgement(pool.target.name, treatment, labels, [read], counted, reason).r2
 
 

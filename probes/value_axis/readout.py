@@ -5,6 +5,10 @@ label y there: the first principal axis of X from its mean (chosen without y; on
 whose penalty generalised cross-validation chooses (Golub, Heath and Wahba 1979); where prompts come in clusters, the
 errors among clusters left out of the fit choose it. Exchanged labels go through the same fit, so that the null has
 every step of it. Rows enter as they are; what is taken out of them is the half split's matter.
+
+Half splits of one sample scatter less than samples do: a unit that makes one half easier to fit leaves the other
+without it. How much each unit adds to the mean over half splits, fitted on or held out, is known to first order from
+the same fits, and is what the interval of R² is at least made of (an infinitesimal jackknife).
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,16 +30,20 @@ from .quantities import KEPT, WITHIN_TOKEN
 
 AXES = ("ridge", "pc1")
 
+_ALONE = 1e-9
+"""1 − leverage below which a row alone decides its own fit, so that leaving it out is undefined."""
+
 
 @dataclass(frozen=True)
 class Labels:
     """What is read under one treatment, before anything is taken out: true labels, and after them exchanged ones.
 
     `true` has the targets in the order of `targets` and then control tasks; `permuted` has as many columns for each
-    target in turn, in single precision.
+    target in turn, in single precision. `units` numbers, from 0, what each row belongs to.
     """
 
     targets: tuple[str, ...]
+    units: Int[np.ndarray, " row"]
     true: Float[np.ndarray, "row label"]
     permuted: Float[np.ndarray, "row permutation"]
 
@@ -94,12 +102,14 @@ class Read:
     """Every label of one treatment as one axis reads it: R² and correlation on held-out rows, one row a half split.
 
     `fit` is the R² that cross-validation expects on the fitting rows: by it a layer can be chosen without the judged
-    ones. All are NaN where a half split cannot be read, or a treatment leaves nothing of the rows (`is_void`).
+    ones. `added` is what each unit adds to log(1 − R²) of a target. All are NaN where a half split cannot be read, or a
+    treatment leaves nothing of the rows (`is_void`).
     """
 
     r2: Float[np.ndarray, "split label"]
     correlation: Float[np.ndarray, "split label"]
     fit: Float[np.ndarray, "split label"]
+    added: Float[np.ndarray, "split unit target"]
     is_void: bool
 
 
@@ -119,9 +129,13 @@ class PlaceRead:
     penalty: float
 
 
-def read_place(rows: ScaledRows, splits: Mapping[str, Sequence[Split]]) -> PlaceRead:
+Scores = tuple[Float[np.ndarray, "score label"], Float[np.ndarray, "unit target"]]
+"""R², correlation and expected R² of every label; and what each unit adds to those of the targets."""
+
+
+def read_place(rows: ScaledRows, splits: Mapping[str, Sequence[Split]], labels: Mapping[str, Labels]) -> PlaceRead:
     """Both axes under every treatment, in all half splits."""
-    found: dict[tuple[str, str], list[np.ndarray]] = {(t, axis): [] for t in splits for axis in AXES}
+    found: dict[tuple[str, str], list[Scores]] = {(t, axis): [] for t in splits for axis in AXES}
     void, first = dict.fromkeys(found, False), None
     for h, split in enumerate(splits[KEPT]):
         whole = HalfForm.of(rows, split.half_split)
@@ -133,9 +147,12 @@ def read_place(rows: ScaledRows, splits: Mapping[str, Sequence[Split]]) -> Place
             forms[WITHIN_TOKEN, "pc1"] = HalfForm.of(ScaledRows(along, None), half_split)
         for (treatment, axis), form in forms.items():
             mine = splits[treatment][h]
-            found[treatment, axis].append(_scores(form, mine, axis))
+            found[treatment, axis].append(_scores(form, mine, axis, labels[treatment]))
             void[treatment, axis] |= form is None and mine.half_split.is_usable
-    read = {key: Read(*np.stack(scores, axis=1), is_void=void[key]) for key, scores in found.items()}
+    read = {}
+    for key, by_half_split in found.items():
+        scores, added = zip(*by_half_split, strict=True)
+        read[key] = Read(*np.stack(scores, axis=1), added=np.stack(added), is_void=void[key])
     split = splits[KEPT][0]
     if first is None:
         return PlaceRead(read, {}, np.full(len(split.half_split.held_out), np.nan), np.nan, np.nan)
@@ -147,16 +164,25 @@ def read_place(rows: ScaledRows, splits: Mapping[str, Sequence[Split]]) -> Place
     return PlaceRead(read, directions, predicted, cosine, penalty)
 
 
-def _scores(form: HalfForm | None, split: Split, axis: str) -> Float[np.ndarray, "score label"]:
-    """R², correlation and expected R² of one half split."""
+def _scores(form: HalfForm | None, split: Split, axis: str, labels: Labels) -> Scores:
+    """R², correlation and expected R² of one half split, and what each unit adds."""
+    added = np.zeros((labels.units.max() + 1, len(labels.targets)))
     if form is None:
-        return np.full((3, sum(part.fitted.shape[1] for part in split.parts)), np.nan)
-    return np.hstack([_score(form, part, axis, split) for part in split.parts])
+        return np.full((3, sum(part.fitted.shape[1] for part in split.parts)), np.nan), np.full_like(added, np.nan)
+    fits = [_coefficients(form, axis, part, split) for part in split.parts]
+    true, half_split, n = split.parts[0], split.half_split, added.shape[1]
+    coefficients, _, penalty = fits[0]
+    of_rows = _added(form, half_split, true.fitted[:, :n], true.held_out[:, :n], axis, coefficients[:, :n], penalty[:n])
+    for rows, mine in zip((half_split.fitting, half_split.held_out), of_rows, strict=True):
+        np.add.at(added, labels.units[rows], mine)
+    scores = [_score(form, part, axis, *fit) for part, fit in zip(split.parts, fits, strict=True)]
+    return np.hstack(scores), added
 
 
-def _score(form: HalfForm, part: Part, axis: str, split: Split) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _score(
+    form: HalfForm, part: Part, axis: str, coefficients: np.ndarray, fit: np.ndarray, _: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """R² and correlation of the predictions at held-out rows; along the first axis of ranks: only order counts."""
-    coefficients, fit, _ = _coefficients(form, axis, part, split)
     predicted = form.held_out[:, : len(coefficients)].astype(coefficients.dtype) @ coefficients
     products, squares = (np.einsum("rl,rl->l", predicted, x, dtype=np.float64) for x in (part.held_out, predicted))
     total, n = part.squares[1].astype(np.float64), len(predicted)
@@ -168,6 +194,32 @@ def _score(form: HalfForm, part: Part, axis: str, split: Split) -> tuple[np.ndar
         rho = np.sign(coefficients[0]) * (part.held_out_ranks @ unit_ranks(form.held_out[:, :1].T)[0])
         correlation = np.where(np.isnan(correlation), np.nan, rho)
     return r2, correlation, fit
+
+
+def _added(
+    form: HalfForm, half_split: HalfSplit, fitted: np.ndarray, held_out: np.ndarray, axis: str,
+    coefficients: np.ndarray, penalty: np.ndarray,
+) -> tuple[Float[np.ndarray, "fitted target"], Float[np.ndarray, "held_out target"]]:  # fmt: skip
+    """What each fitting and each held-out row adds to log(1 − R²) of the targets, to first order.
+
+    A held-out row adds its own squares. A fitting row moves what is predicted, as its left-out residual and its place
+    along the axes tell, and the mean that both halves are measured from.
+    """
+    n = len(coefficients)
+    left, singular, others = form.axes.left[:, :n], form.axes.singular[:n, None], form.held_out[:, :n]
+    squared = np.square(singular)
+    kept = np.ones_like(coefficients) if axis == "pc1" else squared / (squared + penalty * squared.mean())
+    wrong = held_out - others @ coefficients
+    error, total = np.square(wrong).sum(axis=0), np.square(held_out).sum(axis=0)
+    free = 1 - np.square(half_split.taken_out).sum(axis=1, keepdims=True) - np.square(left) @ kept
+    residual = fitted - left @ (kept * (left.T @ fitted))
+    left_out = np.divide(residual, free, out=np.zeros_like(residual), where=free > _ALONE)
+    toward, of_mean = left @ (kept / singular * (others.T @ wrong)), 0.0
+    if half_split.groups is None:
+        toward += wrong.sum(axis=0) / len(left)
+        of_mean = ratio(held_out.sum(axis=0), total) * fitted / len(left)
+    moved = 2 * (of_mean - ratio(toward * left_out, error))
+    return moved, ratio(np.square(wrong), error) - ratio(np.square(held_out), total)
 
 
 def _coefficients(form: HalfForm, axis: str, part: Part, split: Split) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

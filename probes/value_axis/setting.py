@@ -64,10 +64,11 @@ def _of_rows(base: Capture, known: np.ndarray, otherwise: int | float) -> Shaped
 
 def labels_of(
     targets: Mapping[str, np.ndarray], controls: np.ndarray, permuted: Mapping[str, np.ndarray],
-    orders: Int[np.ndarray, "permutation row"],
+    orders: Int[np.ndarray, "permutation row"], units: Shaped[np.ndarray, " row"],
 ) -> Labels:  # fmt: skip
     return Labels(
         tuple(targets),
+        np.unique(units, return_inverse=True)[1],
         np.column_stack([*targets.values(), controls]),
         np.column_stack([permuted[name][orders].T for name in targets]).astype(np.float32),
     )
