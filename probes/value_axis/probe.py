@@ -112,7 +112,7 @@ class ValueAxis(Probe):
         fitting = half_splits[0].fitting
         places = [p for site, cloud in clouds.items() for p in layers_of(site, cloud, fitting, self.scaling)]
         setting = self._setting(pool, half_splits, places, surprisal_of(base))
-        found = side_by_side(lambda place: read_place(place.scaled, setting.splits, setting.labels), places)
+        found = side_by_side(lambda place: read_place(place.scaled, setting.splits), places)
         judgements = _judgements(found, setting)
         ridge, within = (judgements[treatment, "ridge", target.name] for treatment in (KEPT, WITHIN_TOKEN))
         axis = axis_columns(ridge, found)
@@ -248,7 +248,7 @@ def _read_alone(
     splits = [Split.of(half_split, labels, pool.clusters) for half_split in half_splits]
     few = FEW_RECUR if treatment == WITHIN_TOKEN else FEW_TOGETHER
     reason = "" if all(half_split.is_usable for half_split in half_splits) else few
-    read = read_place(place.scaled, {KEPT: splits}, {KEPT: labels}).read[KEPT, "ridge"]
+    read = read_place(place.scaled, {KEPT: splits}).read[KEPT, "ridge"]
     return Judgement(pool.target.name, treatment, labels, [read], counted, reason).r2
 
 

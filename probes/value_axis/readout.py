@@ -82,19 +82,20 @@ class Split:
     """
 
     half_split: HalfSplit
+    labels: Labels
     parts: tuple[Part, ...]
     members: list[Int[np.ndarray, "_cluster _member"]]
 
     @classmethod
     def of(cls, half_split: HalfSplit, labels: Labels, clusters: Int[np.ndarray, " row"] | None = None) -> "Split":
         if not half_split.is_usable:
-            return cls(half_split, tuple(Part(x[:0], x[:0]) for x in (labels.true, labels.permuted)), [])
+            return cls(half_split, labels, tuple(Part(x[:0], x[:0]) for x in (labels.true, labels.permuted)), [])
         true = Part(*half_split.apply(labels.true))
         for left in (true.fitted, true.held_out):
             # what is left of a label that is taken out whole is rounding
             left[:, np.linalg.norm(left, axis=0) <= 1e-10 * np.linalg.norm(labels.true, axis=0)] = 0.0
         members = [] if clusters is None else members_of(clusters[half_split.fitting])
-        return cls(half_split, (true, Part(*half_split.apply(labels.permuted))), members)
+        return cls(half_split, labels, (true, Part(*half_split.apply(labels.permuted))), members)
 
 
 @dataclass(frozen=True)
@@ -133,7 +134,7 @@ Scores = tuple[Float[np.ndarray, "score label"], Float[np.ndarray, "unit target"
 """R², correlation and expected R² of every label; and what each unit adds to those of the targets."""
 
 
-def read_place(rows: ScaledRows, splits: Mapping[str, Sequence[Split]], labels: Mapping[str, Labels]) -> PlaceRead:
+def read_place(rows: ScaledRows, splits: Mapping[str, Sequence[Split]]) -> PlaceRead:
     """Both axes under every treatment, in all half splits."""
     found: dict[tuple[str, str], list[Scores]] = {(t, axis): [] for t in splits for axis in AXES}
     void, first = dict.fromkeys(found, False), None
@@ -147,7 +148,7 @@ def read_place(rows: ScaledRows, splits: Mapping[str, Sequence[Split]], labels: 
             forms[WITHIN_TOKEN, "pc1"] = HalfForm.of(ScaledRows(along, None), half_split)
         for (treatment, axis), form in forms.items():
             mine = splits[treatment][h]
-            found[treatment, axis].append(_scores(form, mine, axis, labels[treatment]))
+            found[treatment, axis].append(_scores(form, mine, axis))
             void[treatment, axis] |= form is None and mine.half_split.is_usable
     read = {}
     for key, by_half_split in found.items():
@@ -164,9 +165,9 @@ def read_place(rows: ScaledRows, splits: Mapping[str, Sequence[Split]], labels: 
     return PlaceRead(read, directions, predicted, cosine, penalty)
 
 
-def _scores(form: HalfForm | None, split: Split, axis: str, labels: Labels) -> Scores:
+def _scores(form: HalfForm | None, split: Split, axis: str) -> Scores:
     """R², correlation and expected R² of one half split, and what each unit adds."""
-    added = np.zeros((labels.units.max() + 1, len(labels.targets)))
+    added = np.zeros((split.labels.units.max() + 1, len(split.labels.targets)))
     if form is None:
         return np.full((3, sum(part.fitted.shape[1] for part in split.parts)), np.nan), np.full_like(added, np.nan)
     fits = [_coefficients(form, axis, part, split) for part in split.parts]
@@ -174,13 +175,13 @@ def _scores(form: HalfForm | None, split: Split, axis: str, labels: Labels) -> S
     coefficients, _, penalty = fits[0]
     of_rows = _added(form, half_split, true.fitted[:, :n], true.held_out[:, :n], axis, coefficients[:, :n], penalty[:n])
     for rows, mine in zip((half_split.fitting, half_split.held_out), of_rows, strict=True):
-        np.add.at(added, labels.units[rows], mine)
-    scores = [_score(form, part, axis, *fit) for part, fit in zip(split.parts, fits, strict=True)]
+        np.add.at(added, split.labels.units[rows], mine)
+    scores = [_score(form, part, axis, *fit[:2]) for part, fit in zip(split.parts, fits, strict=True)]
     return np.hstack(scores), added
 
 
 def _score(
-    form: HalfForm, part: Part, axis: str, coefficients: np.ndarray, fit: np.ndarray, _: np.ndarray
+    form: HalfForm, part: Part, axis: str, coefficients: np.ndarray, fit: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """R² and correlation of the predictions at held-out rows; along the first axis of ranks: only order counts."""
     predicted = form.held_out[:, : len(coefficients)].astype(coefficients.dtype) @ coefficients

@@ -17,7 +17,7 @@ def splits_of(label, tokens, nuisances=None, n_half_splits=3, seed=0):
     """Both treatments of a label with nine exchanges, in single precision, and two control tasks."""
     rng = np.random.default_rng(seed)
     permuted = np.array([rng.permutation(label) for _ in range(9)]).T.astype(np.float32)
-    labels = Labels(("next_entropy_bits",), np.column_stack([label, rng.random((N, 2))]), permuted)
+    labels = Labels(("next_entropy_bits",), np.arange(N), np.column_stack([label, rng.random((N, 2))]), permuted)
     none = np.empty((N, 0))
     halves = [np.split(rng.permutation(N), 2) for _ in range(n_half_splits)]
     return {
@@ -83,7 +83,7 @@ def test_where_prompts_come_in_clusters_the_penalty_errs_least_on_clusters_left_
     rows += 3 * rng.standard_normal((N // 4, n_features))[clusters]
     label += 3 * rng.standard_normal(N // 4)[clusters]
     fitting, held_out = np.split(np.arange(N), 2)
-    labels = Labels(("next_entropy_bits",), label[:, None], np.empty((N, 0), np.float32))
+    labels = Labels(("next_entropy_bits",), clusters, label[:, None], np.empty((N, 0), np.float32))
     split = Split.of(HalfSplit.of(fitting, held_out, np.empty((N, 0))), labels, clusters)
     found = read_place(ScaledRows.of(rows), {KEPT: [split]})
     x, y = rows[fitting], label[fitting]
@@ -153,7 +153,7 @@ def test_half_splits_without_recurring_tokens_and_columns_of_a_target():
     rows, _, label, _ = world()
     read = read_place(ScaledRows.of(rows), splits_of(label, np.arange(N))).read[WITHIN_TOKEN, "ridge"]
     assert np.isnan(read.r2).all() and not read.is_void
-    labels = Labels(("a", "b"), np.zeros((4, 2 + 3)), np.zeros((4, 2 * 6), np.float32))
+    labels = Labels(("a", "b"), np.arange(4), np.zeros((4, 2 + 3)), np.zeros((4, 2 * 6), np.float32))
     assert labels.controls == slice(2, 5)
     assert labels.of_target("b").tolist() == [1, 11, 12, 13, 14, 15, 16]
     assert replace(labels, true=np.zeros((4, 2))).of_target("a").tolist() == [0, 2, 3, 4, 5, 6, 7]
@@ -171,3 +171,27 @@ def test_inner_products_read_the_same_as_the_rows_themselves():
         mine = by_products.directions[axis]
         np.testing.assert_allclose(np.sign(found @ mine) * mine, found, atol=1e-6)
     assert by_products.cosine == pytest.approx(by_rows.cosine, abs=1e-6)
+
+
+@pytest.mark.parametrize("axis", ["ridge", "pc1"])
+@pytest.mark.parametrize("n_features", [8, 90])
+def test_what_a_unit_adds_is_what_goes_where_the_readout_is_fitted_and_judged_without_it(n_features, axis):
+    rows, _, label, rng = world(n_features)
+    units = np.arange(N) // 2
+    fitting, held_out = (np.flatnonzero(np.isin(units, half)) for half in np.split(rng.permutation(N // 2), 2))
+    labels = Labels(("next_entropy_bits",), units, label[:, None], np.empty((N, 0), np.float32))
+    split = Split.of(HalfSplit.of(fitting, held_out, np.empty((N, 0))), labels, units)
+    found = read_place(ScaledRows.of(rows), {KEPT: [split]})
+    x, first = rows[fitting], np.linalg.svd(rows[fitting] - rows[fitting].mean(axis=0))[2][:1]
+    along, penalty = (rows @ first.T, 0.0) if axis == "pc1" else (rows, found.penalty * mean_square(x - x.mean(axis=0)))
+
+    def left_over(unit):
+        fit, judged = (part[units[part] != unit] for part in (fitting, held_out))
+        readout = Ridge(alpha=penalty).fit(along[fit], label[fit])
+        wrong, told = label[judged] - readout.predict(along[judged]), label[judged] - label[fit].mean()
+        return np.log(np.square(wrong).sum() / np.square(told).sum())
+
+    without = np.array([left_over(unit) for unit in range(N // 2)])
+    added = found.read[KEPT, axis].added[0, :, 0]
+    assert np.corrcoef(added, left_over(-1) - without)[0, 1] > 0.97
+    assert added.std() == pytest.approx(without.std(), rel=0.15)

@@ -212,10 +212,10 @@ COUNTED = Counted({"n": 60, "n_unit": "prompt"}, "prompt", False, (False, True))
 def made_judgement(treatment=KEPT, reason=""):
     """One target with three exchanges and two control tasks, at two places of which the second cannot be read."""
     rng = np.random.default_rng(0)
-    labels = Labels(("next_entropy_bits",), np.zeros((60, 3)), np.zeros((60, 3), np.float32))
+    labels = Labels(("next_entropy_bits",), np.arange(60), np.zeros((60, 3)), np.zeros((60, 3), np.float32))
     r2 = np.array([0.7, 0.3, 0.1, 0.1, -0.2, 0.4]) + 0.05 * rng.standard_normal((10, 6))
-    nothing = np.full((10, 6), np.nan)
-    reads = [Read(r2, np.sqrt(r2.clip(0.01)), r2, False), Read(nothing, nothing, nothing, True)]
+    nothing, added = np.full((10, 6), np.nan), np.full((10, 60, 1), np.nan)
+    reads = [Read(r2, np.sqrt(r2.clip(0.01)), r2, added, False), Read(nothing, nothing, nothing, added, True)]
     return Judgement("next_entropy_bits", treatment, labels, reads, COUNTED, reason), r2
 
 
@@ -255,7 +255,8 @@ def test_what_was_taken_out_is_said_and_only_then(name):
 
 def test_the_best_layer_says_which_it_is():
     judgement, r2 = made_judgement()
-    better = Read(r2 + 0.05, r2, np.where(np.arange(10)[:, None] < 8, r2 + 1, r2 - 1), False)
+    added = np.random.default_rng(1).standard_normal((10, 60, 1))
+    better = Read(r2 + 0.05, r2, np.where(np.arange(10)[:, None] < 8, r2 + 1, r2 - 1), added, False)
     best = replace(judgement, reads=[*judgement.reads, better]).best_layer(3)
     found = QUANTITIES.scalar("best_layer_r2", best)
     assert found.value == pytest.approx((r2[:, 0] + 0.05 * (np.arange(10) < 8)).mean())
