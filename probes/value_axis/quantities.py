@@ -26,7 +26,8 @@ _BEYOND = {
 }
 _READERS = {"": "a ridge readout", "pc1_": "the first principal axis"}
 _METHOD = f"corrected resampled t over {N_HALF_SPLITS} half splits, refitted in each, scale of "
-_R2_METHOD = _METHOD + "log(1 − R²), at least the scatter of permuted {targets}"
+_CHANCE_METHOD = _METHOD + "log(1 − R²), at least the scatter of permuted {targets}"
+_R2_METHOD = _CHANCE_METHOD + " and a jackknife over {drawn}s"
 _PLACES = "layers and sites"
 _UNSEEN = "hare of the variance of {target} in held-out prompts that "
 _NO_POWER = (
@@ -100,7 +101,7 @@ QUANTITIES = Quantities(
             "the one that predicts {target}; if small, its variance has another cause.",
             _NO_POWER, "one axis, of the first half split", asks="nothing",
         ),
-        "nuisance_r2": _share(f"S{_UNSEEN}{{nuisances}} alone predict.", _EXCHANGED[KEPT]),
+        "nuisance_r2": _share(f"S{_UNSEEN}{{nuisances}} alone predict.", _EXCHANGED[KEPT], _CHANCE_METHOD),
         PREVIOUS: _PREVIOUS, f"best_layer_{PREVIOUS}": _PREVIOUS,
         WITHIN_CLUSTERS: _share(
             f"S{_UNSEEN}a ridge readout explains within clusters: {{targets}} and activations are measured from the "
