@@ -12,7 +12,7 @@ from interp.model import Model
 from interp.options import RunOptions
 from interp.probe import Probe
 from interp.prompt import PromptSet, Run
-from interp.prompting.clusters import described, notes_of, with_clusters
+from interp.prompting.clusters import described, notes_of, with_clusters, with_targets
 from interp.prompting.files import refuse_column, resolve_prompts
 from interp.prompting.tokens import as_tokens
 from interp.prompting.tunnel_sequences import COPIED, N_SEQUENCES, copied_prompts, sampled_prompts
@@ -66,7 +66,8 @@ def pools_for(
             probe.refuse(pool)
         needs = [need for probe in served for need in probe.needs]
         read = as_tokens(model, pool, needs, options.window, options.bos)
-        pool = with_clusters(pool, read.ids)
+        targets = [str(probe.parameters().get("target")) for probe in served]
+        pool = with_targets(with_clusters(pool, read.ids), targets)
         notes = (*read.notes, *notes_of(pool))
         if absent := ", ".join(probe.name for probe in mine if probe not in served):
             notes += (f"{absent} left out: these prompts have no exact posterior to compare the model with.",)
