@@ -50,13 +50,11 @@ class Calibration:
 @cache
 def calibrations() -> tuple[Calibration, Calibration]:
     """The tunnel and the language model; the data file, read once."""
-    tunnel, language_model = map(_calibration, json.loads(PATH.read_text(encoding="utf-8")))
+    tunnel, language_model = (
+        Calibration(each["model"], each["made"], {name: scalar_in(kept) for name, kept in each["numbers"].items()})
+        for each in json.loads(PATH.read_text(encoding="utf-8"))
+    )
     return tunnel, language_model
-
-
-def _calibration(content: Mapping[str, Any]) -> Calibration:
-    numbers = {name: scalar_in(kept) for name, kept in content["numbers"].items()}
-    return Calibration(content["model"], content["made"], numbers)
 
 
 def the_tunnel() -> Calibration:
