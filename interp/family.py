@@ -79,19 +79,15 @@ class QkNorm:
 
     def normalised(self, module: "torch.nn.Module", heads: "torch.Tensor") -> "torch.Tensor":
         """What the module makes of `[batch, pos, head, d_head]`, in that order again."""
-        return self.to_heads(module(self.from_heads(heads)), heads.shape[-1])
+        seen = heads.flatten(-2) if self.order == "flat" else heads
+        seen = heads.transpose(1, 2) if self.order == "head_pos" else seen
+        return self.to_heads(module(seen), heads.shape[-1])
 
     def to_heads(self, seen: "torch.Tensor", d_head: int) -> "torch.Tensor":
         """What the module sees or gives, as `[batch, pos, head, d_head]`."""
         if self.order == "flat":
             return seen.unflatten(-1, (-1, d_head))
         return seen.transpose(1, 2) if self.order == "head_pos" else seen
-
-    def from_heads(self, heads: "torch.Tensor") -> "torch.Tensor":
-        """The reverse of `to_heads`."""
-        if self.order == "flat":
-            return heads.flatten(-2)
-        return heads.transpose(1, 2) if self.order == "head_pos" else heads
 
 
 @dataclass(frozen=True)

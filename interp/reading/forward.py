@@ -14,7 +14,6 @@ from interp.capture import Capture
 from interp.errors import InterpError
 from interp.hooks.attention import Listener, listening
 from interp.hooks.block_hooks import at_head, block_hooks
-from interp.hooks.pattern import AttentionCall
 from interp.hooks.pattern_sites import NULL_SITES, OF_NEIGHBOURS
 from interp.hooks.ropes import rope_scales
 from interp.hooks.window import window_here
@@ -32,7 +31,7 @@ from interp.system.processes import Ranks, here
 from interp.system.progress import Report, unheard
 from interp.system.rounding import BOUND, error_of_logits
 from interp.system.signals import whole
-from interp.system.threads import threads_by_work
+from interp.system.threads import threads_worth, torch_on
 from interp.table import ROW_UNITS, Table
 
 TOKENS_PER_BATCH = 2048
@@ -248,18 +247,6 @@ class Share:
         )
 
 
-class _Hearing(Listener):
-    """Passes what the attention hook captures on to the collectors."""
-
-    def __init__(self, collectors: Sequence[Collector]) -> None:
-        self.collectors = collectors
-
-    def after(self, call: AttentionCall, z: torch.Tensor) -> torch.Tensor:
-        for collector in self.collectors:
-            collector.attend(call, z)
-        return z
-
-
 @contextmanager
 def collecting(model: Model, collectors: Sequence[Collector], depth: int) -> Iterator[None]:
     """Let collectors read every pass inside the block; logits exist at their scored rows alone.
@@ -276,7 +263,7 @@ def collecting(model: Model, collectors: Sequence[Collector], depth: int) -> Ite
 
     sites = {site for collector in collectors for site in collector.block_sites}
     with (
-        listening(model, _Hearing(collectors)),
+        listening(model, *collectors),
         block_hooks(model, sites, on_site),
         at_head(model, scored_rows),
         ending(model, max([depth, *(collector.depth for collector in collectors)])),
@@ -309,7 +296,7 @@ def threads_of_pass(model: Model, ids: torch.Tensor) -> AbstractContextManager[N
     if ids.device.type != "cpu":
         return nullcontext()
     block = model.family.layer_modules(model.module)[0]
-    return threads_by_work(2 * ids.numel() * sum(weight.numel() for weight in block.parameters()))
+    return torch_on(threads_worth(2 * ids.numel() * sum(weight.numel() for weight in block.parameters())))
 
 
 def as_capture(

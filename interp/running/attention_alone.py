@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from interp.capture import Capture, ModelInfo
-from interp.findings import Findings, Scalar
+from interp.findings import Findings
 from interp.probe import Probe, Readout
 from interp.system.threads import one_thread
 from interp.table import Table
@@ -41,7 +41,10 @@ def analysed(probe: Probe, base: Capture, under: Mapping[str, Readout]) -> Findi
     return replace(
         found,
         tables={name: _numbered(table, having) for name, table in found.tables.items()},
-        scalars={name: _own(scalar, having) for name, scalar in found.scalars.items()},
+        scalars={
+            name: replace(scalar, value=float(having[int(scalar.value)])) if scalar.unit == LAYER else scalar
+            for name, scalar in found.scalars.items()
+        },
         notes=(*found.notes, note),
     )
 
@@ -63,7 +66,3 @@ def _numbered(table: Table, having: Sequence[int]) -> Table:
         if unit == LAYER:
             table = table.with_column(name, np.array(having)[table[name].astype(int)], unit)
     return table
-
-
-def _own(scalar: Scalar, having: Sequence[int]) -> Scalar:
-    return replace(scalar, value=float(having[int(scalar.value)])) if scalar.unit == LAYER else scalar
