@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from interp.errors import UnknownName
+from interp.errors import named
 from interp.probe import Figure
 
 from .encoding import encode, escaped, mapped, texts_escaped
@@ -58,9 +58,7 @@ def themed(figure: Figure, theme: Literal["light", "dark"]) -> "go.Figure":
     own: dict[str, Any] = figure.plot.layout.to_plotly_json()
     data, frames = _traces(figure.plot)
     kept = {key: own[key] for key in ("sliders", "updatemenus") if key in own}
-    if theme not in SCHEMES:
-        raise UnknownName("theme", theme, SCHEMES)
-    scheme = SCHEMES[theme]
+    scheme = named("theme", theme, SCHEMES)
     drawn = texts_escaped({"data": data, "layout": page_layout(own, data) | kept, "frames": frames})
     drawn["layout"] |= {
         "template": template(scheme), "paper_bgcolor": scheme.paper, "title": {"text": escaped(figure.title)},

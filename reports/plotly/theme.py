@@ -98,8 +98,8 @@ def recoloured(value: Any, scheme: Scheme) -> Any:
     def own(value: Any, key: str) -> Any:
         if isinstance(value, str) and key.endswith("color"):
             for named, shown in zip(PALETTE, scheme.series, strict=True):
-                opened = [faded(colour, 1.0).removesuffix("1.0)") for colour in (named, shown)]  # at any opacity
-                value = shown if value.upper() == named else value.replace(*opened, 1)
+                old, new = (faded(colour, 1.0).removesuffix("1.0)") for colour in (named, shown))  # at any opacity
+                value = shown if value.upper() == named else value.replace(old, new, 1)
         return value
 
     return mapped(value, own)
