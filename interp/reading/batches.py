@@ -1,7 +1,7 @@
 """Which rows are read, and in which batches the prompts pass through the model."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -17,6 +17,7 @@ from interp.need import Need
 from interp.prompt import PromptSet
 from interp.reading.packs import Ids, Pack
 from interp.settings import MOST
+from interp.system.threads import during
 
 _MOST_PADDING = 0.05
 """Share of a batch's tokens."""
@@ -28,14 +29,9 @@ _WORTH_A_PASS = 1 / 8
 _MOST: ContextVar[int | None] = ContextVar("sequences in a batch", default=None)
 
 
-@contextmanager
-def at_most(n: int | None) -> Iterator[None]:
+def at_most(n: int | None) -> AbstractContextManager[None]:
     """Batches that are cut inside the block have `n` sequences at most; None leaves it to their tokens."""
-    before = _MOST.set(n)
-    try:
-        yield
-    finally:
-        _MOST.reset(before)
+    return during(_MOST, n)
 
 
 def most_sequences() -> int:

@@ -40,6 +40,16 @@ def threads_worth(n_operations: int) -> int:
 
 
 @contextmanager
+def during(variable: ContextVar[Item], value: Item) -> Iterator[None]:
+    """A value that a variable of this thread has for the length of the block."""
+    token = variable.set(value)
+    try:
+        yield
+    finally:
+        variable.reset(token)
+
+
+@contextmanager
 def torch_on(n_threads: int) -> Iterator[None]:
     """torch on so many threads for the length of the block."""
     import torch
@@ -60,12 +70,8 @@ def blas_on_one_thread() -> AbstractContextManager[object]:
 @contextmanager
 def one_thread() -> Iterator[None]:
     """torch and the linear algebra of numpy on one thread for the length of the block."""
-    token = _OUTSIDE.set(n_workers())
-    try:
-        with torch_on(1), blas_on_one_thread():
-            yield
-    finally:
-        _OUTSIDE.reset(token)
+    with during(_OUTSIDE, n_workers()), torch_on(1), blas_on_one_thread():
+        yield
 
 
 def n_workers() -> int:
