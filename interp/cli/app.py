@@ -33,7 +33,7 @@ from interp.cli.options import (
 from interp.errors import InterpError, UsageError
 from interp.options import OPTIONS, RunOptions
 from interp.settings import LARGEST_SEED, MOST, split_commas, split_settings
-from interp.system.names import is_file
+from interp.system.foreign_files import is_file
 from interp.system.signals import handling_signals
 
 if TYPE_CHECKING:

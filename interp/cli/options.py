@@ -18,7 +18,7 @@ from interp.errors import UsageError
 from interp.options import OPTIONS, RunOptions
 from interp.registry import load_entry
 from interp.settings import split_commas, split_settings
-from interp.system.names import is_file, is_folder
+from interp.system.foreign_files import is_file, is_folder
 
 _COMPLETED: Mapping[str, Callable[..., list[str]]] = {
     "model": completing.models,

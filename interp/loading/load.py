@@ -23,6 +23,9 @@ from tokenizers import Tokenizer as RawTokenizer
 from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from interp.capture import ModelInfo
+from interp.edit import Edit
+from interp.editing.edit_files import resolve_edits
+from interp.edits import Edits, PatternsOf
 from interp.errors import ModelError, UsageError
 from interp.families import families_of_transformers, family_of, rotary_size
 from interp.hooks.ropes import longest_input
@@ -120,6 +123,26 @@ def load(
     else:
         raise not_a_model(name_or_object)
     return _checked(model, [], check)
+
+
+def with_donors(edits: Edits, info: ModelInfo) -> tuple[Edit, ...]:
+    """The edits with their donors loaded, in the precision and the place of the model they are for."""
+    loaded: dict[str, Model] = {}
+    found = []
+    for edit in resolve_edits(edits):
+        if isinstance(edit, PatternsOf) and isinstance(edit.donor, str):
+            if edit.donor not in loaded:
+                loaded[edit.donor] = load(edit.donor, **placed_alike(info))
+            edit = replace(edit, donor=loaded[edit.donor])
+        found.append(edit)
+    return tuple(found)
+
+
+def placed_alike(info: ModelInfo) -> dict[str, Any]:
+    """The options that put another model where this one is, in its precision."""
+    if "," in info.device or "offloaded" in info.device:
+        return {"dtype": info.dtype, "device": None, "device_map": "auto"}
+    return {"dtype": info.dtype, "device": info.device, "device_map": None}
 
 
 def load_as_asked(options: RunOptions, tokenizer: Tokenizer = None, *, check: bool = True, text: bool = True) -> Model:

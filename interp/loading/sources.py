@@ -13,8 +13,7 @@ from interp.loading.hub_files import ModelFiles, cached_files, files_in_folder, 
 from interp.options import RunOptions
 from interp.records.tunnel_card import CARD_NAME, read_card
 from interp.registry import entries, load_entry
-from interp.system.foreign_files import read_json, readable
-from interp.system.names import is_file, is_folder
+from interp.system.foreign_files import is_file, is_folder, read_json, readable
 from interp.tunnel import Task, make_task
 
 TUNNEL = "tunnel:"

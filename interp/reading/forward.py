@@ -13,7 +13,7 @@ from jaxtyping import Int
 from interp.capture import Capture
 from interp.errors import InterpError
 from interp.hooks.attention import Listener, listening
-from interp.hooks.block_hooks import at_head, block_hooks
+from interp.hooks.block_hooks import EnoughRead, at_head, block_hooks, ending
 from interp.hooks.pattern_sites import NULL_SITES, OF_NEIGHBOURS
 from interp.hooks.ropes import rope_scales
 from interp.hooks.window import window_here
@@ -22,8 +22,7 @@ from interp.need import Need
 from interp.prompt import PromptSet
 from interp.reading.batches import Batch, RowIndex, batches_of, make_batch, ran_out
 from interp.reading.collector import Collector
-from interp.reading.early_exit import EnoughRead, ending
-from interp.reading.packs import Ids, Pack, each_alone, longest_tree, packed
+from interp.reading.packs import Ids, Pack, each_alone, packed
 from interp.reading.readable import refuse_unreadable
 from interp.reading.weights import stacked_weights
 from interp.records.unfinished import NOT_KEPT, Unfinished
@@ -114,7 +113,7 @@ def packs_for(
     packs = packed(ids, prefixes=may_begin_alike, scales=rope_scales(model.config, [len(x) for x in ids]))
     n_alone = sum(pack.n_alone for pack in packs)
     n_saved = n_alone - sum(map(len, packs))
-    tree = longest_tree(packs)
+    tree = max((each for each in packs if not each.is_plain), key=lambda each: each.longest, default=None)
     is_worth_it = n_saved >= _WORTH_SHARING * n_alone and (tree is None or not proved or _agrees(model, tree, ids))
     return packs if n_saved == 0 or is_worth_it else packed(ids, prefixes=False)
 

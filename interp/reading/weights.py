@@ -8,9 +8,8 @@ import torch
 
 from interp.families import iterate_weights
 from interp.model import Model
-from interp.need import Need
+from interp.need import Need, layers_of
 from interp.prompt import PromptSet
-from interp.reading.early_exit import layers_of
 from interp.reading.lens import Lens
 from interp.system.offload import brought_in
 

@@ -22,13 +22,12 @@ from interp.errors import Holding, RecordError
 from interp.findings import COLUMNS, Findings
 from interp.formatting import last_part
 from interp.records.headlines import contradictions, headlines, tried
-from interp.records.parquet_files import read_columns
 from interp.records.run_file import FORMAT, FindingsFile, RunFile, TableFile
 from interp.records.token_strip import TokenStrip, read_strips, write_strips
 from interp.records.versioned_json import as_text, plain_json, read_versioned
 from interp.statistics.possible import impossible
 from interp.system.environment import environment
-from interp.system.foreign_files import read_json, readable
+from interp.system.foreign_files import read_columns, read_json, readable
 from interp.system.locks import one_at_a_time
 from interp.system.plain_numbers import path as plain_path
 from interp.system.whole_files import file_names, shortened, telling, writing

@@ -24,7 +24,7 @@ from interp.hooks.window import windowed
 from interp.lens.files import name_of_lens, with_lens
 from interp.loading.aliases import MEMORY
 from interp.loading.identity import files_identity
-from interp.loading.load import load_as_asked
+from interp.loading.load import load_as_asked, placed_alike, with_donors
 from interp.loading.untrained import beside_untrained, untrained_copy
 from interp.model import Check, Model
 from interp.need import Need
@@ -46,7 +46,6 @@ from interp.running.checkpoints import (
     step_of,
 )
 from interp.running.choose_probes import choose_probes, readable_probes
-from interp.running.donors import placed_alike, with_donors
 from interp.running.show_tokens import refuse_unknown_prompt, token_strip
 from interp.running.spec import RunSpec
 from interp.system.environment import environment

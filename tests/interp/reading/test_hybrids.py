@@ -14,8 +14,7 @@ import interp
 from interp.errors import ModelError, UsageError
 from interp.family import HeadShape
 from interp.hooks.block_hooks import first_of
-from interp.need import Need
-from interp.reading.early_exit import layers_of
+from interp.need import Need, layers_of
 from interp.reading.forward import packs_for
 from interp.reading.lens import Lens
 from interp.registry import load_entry
