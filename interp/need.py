@@ -1,16 +1,13 @@
 """A need: which tensor, at which positions, reduced how. The typed key to what was captured."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from interp.errors import Answering, UsageError
 from interp.reductions import PromptMean, Reduction, Rows
 from interp.sites import Site, overview, site
-from interp.system.plain_numbers import from_0, plain, whole_numbers
-
-if TYPE_CHECKING:
-    from interp.capture import ModelInfo
+from interp.system.plain_numbers import plain, whole_numbers
 
 ROWS = Rows()
 
@@ -70,29 +67,6 @@ class Need(Answering):
             return (*leading, *described.axes)
         over = "prompt" if isinstance(self.reduction, PromptMean) else "row"
         return (*leading, over, *described.axes)
-
-
-def layers_of(need: Need, layers: Sequence[int] | None, info: "ModelInfo") -> tuple[int, ...]:
-    """The layers (depths, of the residual stream and the lens) at which a need is read, in the order asked for.
-
-    None are all of them; negative ones count from the end. What has no layers has the single one 0. Raises `UsageError`
-    for a layer that the model does not have, and for one that is named twice.
-    """
-    layers, site = layers if need.layers is None else need.layers, need.described
-    count = {"layer": info.n_layers, "depth": info.n_layers + 1, "once": 1}[site.layers]
-    if layers is None or site.layers == "once":
-        return info.layers_with_attention if site.is_of_attention else tuple(range(count))
-    asked = f"{need.site} at {site.layers} {', '.join(map(str, layers)) or 'none'}"
-    found = from_0(asked, layers, count, f"{info.name} has the {site.layers}s")
-    if site.is_of_attention:
-        info.refuse_without_attention(asked, found)
-    return found
-
-
-def depth_of(need: Need, layers: Sequence[int], info: "ModelInfo") -> int:
-    """The depth of the residual stream that a pass reaches with all of a need read; the outputs lie behind the last."""
-    is_of_outputs = need.described.source in ("output", "text", "lens")
-    return info.n_layers + 1 if is_of_outputs else max(layers) + (need.site != "resid")
 
 
 def chosen_layers(asked: str, layers: Any) -> tuple[int, ...]:

@@ -15,9 +15,9 @@ from interp.hooks.pattern import BLOCK, AttentionCall, are_alike, stacked
 from interp.hooks.pattern_sites import NULL_SITES, KeyDonors, PatternReader, kept_keys
 from interp.information import BITS_PER_NAT
 from interp.model import Model
-from interp.need import Need, depth_of, layers_of
+from interp.need import Need
 from interp.prompt import PromptSet
-from interp.reading.batches import Batch, BatchRows, rows_of
+from interp.reading.batches import Batch, BatchRows, depth_of, layers_of, rows_of
 from interp.reading.lens import Lens
 from interp.records.unfinished import Name
 from interp.reductions import Rows, RunningState

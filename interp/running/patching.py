@@ -20,10 +20,11 @@ from interp.editing.editor import name_with_edits
 from interp.edits import ShiftAxis
 from interp.errors import Answering, PromptError, UnknownName, UsageError
 from interp.model import Model
-from interp.need import Need, layers_of
+from interp.need import Need
 from interp.probe import Condition, Readout
 from interp.prompt import Prompt, PromptSet, Run
 from interp.prompting.tokens import as_tokens, one_token, words_of
+from interp.reading.batches import layers_of
 from interp.reading.forward import capture
 from interp.settings import MOST, refuse_number
 from interp.statistics.intervals import band
