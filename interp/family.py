@@ -210,12 +210,11 @@ class Family:
     def is_parallel(self, config: "PretrainedConfig") -> bool:
         return self.parallel if isinstance(self.parallel, bool) else bool(getattr(config, self.parallel))
 
-    def head_modules(self, module: "PreTrainedModel") -> list["torch.nn.Module"]:
-        """What the residual stream passes behind the last block: final norm and projection, if any, and the head."""
-        paths = [path for path in (self.final_norm, self.behind_norm) if path is not None]
-        between = [attrgetter(path)(module) for path in paths]
+    def behind_blocks(self, module: "PreTrainedModel") -> "torch.nn.Module":
+        """What the residual stream enters behind the last block: the final norm, a projection, or the head."""
+        between = [attrgetter(path)(module) for path in (self.final_norm, self.behind_norm) if path is not None]
         head: Any = module.get_output_embeddings()
-        return [*(part for part in between if part is not None), head]
+        return next((part for part in between if part is not None), head)
 
     def layer_modules(self, module: "PreTrainedModel") -> list["torch.nn.Module"]:
         """The decoder layers that text passes, in their order."""

@@ -27,7 +27,7 @@ from interp.cli.options import (
     options_given,
     panel_of,
     prompt_sets,
-    split_models,
+    split_names,
     with_run_options,
 )
 from interp.errors import InterpError, UsageError
@@ -123,7 +123,7 @@ def run(
     Several models, revisions or prompt sets get a record each and one page that compares them. The same command
     resumes an interrupted run; finished runs are not repeated.
     """
-    models, steps = split_models([*(named or ()), *(model or ())] or [str(RunOptions.model)]), split_commas(revisions)
+    models, steps = split_names([*(named or ()), *(model or ())] or [str(RunOptions.model)]), split_commas(revisions)
     if from_ is None:
         from interp.loading.sources import refuse_wrong_models
 
@@ -269,7 +269,7 @@ def replicate(
     """
     from interp.cli.tables import print_ledger
 
-    models = split_models(model or [])
+    models = split_names(model or [])
     done = interp.replicate(
         paper, models=models, rows=row or [], scale=scale, out=out, allow_quantised=allow_quantised, quiet=quiet
     )

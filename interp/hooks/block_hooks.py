@@ -70,7 +70,7 @@ def block_hooks(
         if "resid" in sites and (layers is None or end in layers):
             through: set[int] = set()
             after(blocks[-1], lambda *passed: through.add(threading.get_ident()))
-            before(model.family.head_modules(model.module)[0], _behind_the_blocks(_input(on_site, end), through))
+            before(model.family.behind_blocks(model.module), _behind_the_blocks(_input(on_site, end), through))
         yield
 
 

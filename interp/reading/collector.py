@@ -12,7 +12,7 @@ import torch
 from interp.errors import ModelError
 from interp.hooks.attention import Listener
 from interp.hooks.pattern import BLOCK, AttentionCall, are_alike, stacked
-from interp.hooks.pattern_sites import NULL_SITES, KeyDonors, PatternReader, kept_keys
+from interp.hooks.pattern_sites import MAX_KEPT_KEYS, NULL_SITES, KeyDonors, PatternReader
 from interp.information import BITS_PER_NAT
 from interp.model import Model
 from interp.need import Need
@@ -87,7 +87,7 @@ class Collector(Listener):
         self.lengths = np.array(lengths)
         self.clusters = prompts.cluster_codes
         self._start = {need: need.reduction.starter(self.clusters) for need in live}
-        self.n_kept_keys = kept_keys(prompts, lengths)
+        self.n_kept_keys = max(lengths) if prompts.is_tunnel and max(lengths) <= MAX_KEPT_KEYS else 0
         self._outcomes = prompts.outcomes_of
         self.donors = KeyDonors()
         self._calls: list[tuple[AttentionCall, AttentionCall]] = []
