@@ -11,9 +11,10 @@ result is the module's own is what the self-check compares on every load.
 
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext
 from functools import partial, wraps
+from inspect import signature
 from typing import Any, ParamSpec, TypeVar
 from weakref import WeakKeyDictionary, WeakSet
 
@@ -23,7 +24,6 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from transformers.models.falcon.modeling_falcon import apply_rotary_pos_emb
 
 from interp.errors import InterpError, ModelError
-from interp.hooks.caches import after_earlier
 from interp.hooks.pattern import BLOCK, AttentionCall, pattern_rows, visible_keys
 from interp.hooks.ropes import rotating_afresh
 from interp.hooks.state import as_described, held, refuse_mode
@@ -249,6 +249,25 @@ head outputs are multiplied by a `gate` `[batch, pos, head, d_head]`. What else 
 that what changes the mathematics is refused there."""
 
 
+def cache_name(module: torch.nn.Module) -> str:
+    """What the module calls a cache of earlier tokens: `cache` in newer transformers, `past_key_values` before."""
+    return "cache" if "cache" in signature(module.forward).parameters else "past_key_values"
+
+
+def cache_given(given: Mapping[str, Any]) -> Any:
+    """The cache of earlier tokens among what a module was given, by its newer name, its older ones or Mamba's."""
+    caches = (given.get(name) for name in ("cache", "past_key_values", "layer_past", "cache_params"))
+    return next((cache for cache in caches if cache is not None), None)
+
+
+def _after_earlier(
+    module: Any, key: torch.Tensor, value: torch.Tensor, given: Mapping[str, Any]
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Keys and values behind those of earlier tokens, where an attention module was given a cache of these."""
+    cache = cache_given(given)
+    return (key, value) if cache is None else cache.update(key, value, module.layer_idx)
+
+
 def _has_own_attention(model: Model) -> bool:
     """Whether the attention of this model asks no interface; that of GPT-J does in newer transformers."""
     name, _ = _OWN.get(model.family.name, ("", None))
@@ -294,7 +313,7 @@ def _bloom(
     attention_mask: torch.Tensor | None, **given: Any,
 ) -> tuple[torch.Tensor, None]:  # fmt: skip
     query, key, value = module._reshape(module.query_key_value(hidden_states))
-    key, value = after_earlier(module, key, value, given)
+    key, value = _after_earlier(module, key, value, given)
     bias = alibi.view(len(query), module.num_heads, -1)
     z, _ = attend(module, query, key, value, _seen(attention_mask), scaling=module.inv_norm_factor, bias=bias, **given)
     return module.dense(z.flatten(2)) + residual, None
@@ -308,7 +327,7 @@ def _mpt(
     if module.clip_qkv:
         mixed = mixed.clamp(-module.clip_qkv, module.clip_qkv)
     query, key, value = (x.unflatten(2, (module.n_heads, -1)).transpose(1, 2) for x in mixed.chunk(3, dim=2))
-    key, value = after_earlier(module, key, value, given)
+    key, value = _after_earlier(module, key, value, given)
     bias = position_bias[None, :, 0, -key.shape[2] :]
     seen = None if attention_mask is None else ~attention_mask
     z, _ = attend(module, query, key, value, seen, scaling=module.softmax_scale, bias=bias, **given)
@@ -322,7 +341,7 @@ def _falcon(
     """Newer models hand on every key and value once for each query head; the hook gets each once."""
     query, key, value = (x.transpose(1, 2) for x in module._split_heads(module.query_key_value(hidden_states)))
     query, key = apply_rotary_pos_emb(query, key, *position_embeddings)
-    key, value = after_earlier(module, key, value, given)
+    key, value = _after_earlier(module, key, value, given)
     step = key.shape[1] // module.num_kv_heads
     z, _ = attend(module, query, key[:, ::step], value[:, ::step], _seen(attention_mask), **given)
     return module.dense(z.flatten(2)), None
@@ -339,7 +358,7 @@ def _gated(
     value = module.v_proj(hidden_states).view(by_head).transpose(1, 2)
     rotate = sys.modules[type(module).__module__].apply_rotary_pos_emb
     query, key = rotate(query.transpose(1, 2), key.transpose(1, 2), *position_embeddings)
-    key, value = after_earlier(module, key, value, given)
+    key, value = _after_earlier(module, key, value, given)
     seen = _seen(attention_mask)
     z, _ = attend(module, query, key, value, seen, scaling=module.scaling, gate=torch.sigmoid(gate), **given)
     return module.o_proj(z.flatten(2)), None
