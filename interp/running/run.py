@@ -36,7 +36,6 @@ from interp.reading.batches import at_most
 from interp.records.probe_code import code_hash
 from interp.records.record import RunRecord, waiting_for_lock, written
 from interp.records.unfinished import PARTIAL, Unfinished, refuse_unwritable
-from interp.running.attention_alone import analysed
 from interp.running.checkpoints import (
     Checkpoint,
     Followed,
@@ -45,7 +44,7 @@ from interp.running.checkpoints import (
     refuse_other_shape,
     step_of,
 )
-from interp.running.choose_probes import choose_probes, readable_probes
+from interp.running.choose_probes import analysed, choose_probes, readable_probes
 from interp.running.show_tokens import refuse_unknown_prompt, token_strip
 from interp.running.spec import RunSpec
 from interp.system.environment import environment
