@@ -32,6 +32,7 @@ from interp.cli.options import (
 )
 from interp.errors import InterpError, UsageError
 from interp.options import OPTIONS, RunOptions
+from interp.registry import entries, load_entry
 from interp.settings import LARGEST_SEED, MOST, split_commas, split_settings
 from interp.system.foreign_files import is_file
 from interp.system.signals import handling_signals
@@ -44,13 +45,9 @@ class _Pluggable(TyperGroup):
     """Our commands, and after them the groups that packages register as `interp.commands`, imported when named."""
 
     def list_commands(self, ctx: Any) -> list[str]:
-        from interp.registry import entries
-
         return sorted([*super().list_commands(ctx), *entries("command")], key=("help", "version").__contains__)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        from interp.registry import entries, load_entry
-
         if cmd_name in self.commands or cmd_name not in entries("command"):
             return super().get_command(ctx, cmd_name)
         group = typer.main.get_command(load_entry("command", cmd_name))
@@ -156,19 +153,24 @@ def _run_many(
     models: list[str], revisions: Sequence[str], prompts: Sequence[str], asked: RunOptions, verbose: bool
 ) -> None:
     """Says what became of each model as it is done, then how they compare; exit code 1 where one failed."""
-    quiet = asked.quiet
 
     def say(outcome: "RunOutcome") -> None:
-        if outcome.record is None or not quiet:
+        if outcome.record is None or not asked.quiet:
             print(outcome, file=sys.stderr if outcome.record is None else sys.stdout, flush=True)
 
     many = interp.run_many(
-        models, revisions=revisions, prompts=prompts, options=asked, out=str(asked.out), on_outcome=say, quiet=quiet
+        models,
+        revisions=revisions,
+        prompts=prompts,
+        options=asked,
+        out=str(asked.out),
+        on_outcome=say,
+        quiet=asked.quiet,
     )
     if many.comparison is not None:
-        saved.finish_comparison(many.comparison, quiet, verbose)
+        saved.finish_comparison(many.comparison, asked.quiet, verbose)
     elif len(many.records) == 1:
-        saved.finish(many.records[0], quiet, verbose)
+        saved.finish(many.records[0], asked.quiet, verbose)
     if many.failures:
         raise typer.Exit(1)
 

@@ -10,6 +10,7 @@ import interp
 from interp.cli.options import ALL, QuietOption, VerboseOption, options_given, with_run_options
 from interp.errors import UsageError
 from interp.options import RunOptions
+from interp.registry import load_entry
 from interp.settings import split_commas
 
 if TYPE_CHECKING:
@@ -64,8 +65,6 @@ def export(
     out: Annotated[Path, typer.Option(help="Folder that receives the files.")] = Path("export"),
 ) -> None:
     """Write the figures of a run as PDF, SVG or PNG and its numbers as LaTeX or CSV, for a paper."""
-    from interp.registry import load_entry
-
     written = load_entry("report", "export")(
         interp.open_run(run), out, split_commas(figures), split_commas(tables), columns
     )
