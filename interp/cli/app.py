@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 from typer.core import TyperGroup
@@ -36,9 +36,6 @@ from interp.registry import entries, load_entry
 from interp.settings import LARGEST_SEED, MOST, split_commas, split_settings
 from interp.system.foreign_files import is_file
 from interp.system.signals import handling_signals
-
-if TYPE_CHECKING:
-    from interp.running.several_models import RunOutcome
 
 
 class _Pluggable(TyperGroup):
@@ -153,24 +150,19 @@ def _run_many(
     models: list[str], revisions: Sequence[str], prompts: Sequence[str], asked: RunOptions, verbose: bool
 ) -> None:
     """Says what became of each model as it is done, then how they compare; exit code 1 where one failed."""
+    quiet = asked.quiet
 
-    def say(outcome: "RunOutcome") -> None:
-        if outcome.record is None or not asked.quiet:
+    def say(outcome: Any) -> None:
+        if outcome.record is None or not quiet:
             print(outcome, file=sys.stderr if outcome.record is None else sys.stdout, flush=True)
 
     many = interp.run_many(
-        models,
-        revisions=revisions,
-        prompts=prompts,
-        options=asked,
-        out=str(asked.out),
-        on_outcome=say,
-        quiet=asked.quiet,
+        models, revisions=revisions, prompts=prompts, options=asked, out=str(asked.out), on_outcome=say, quiet=quiet
     )
     if many.comparison is not None:
-        saved.finish_comparison(many.comparison, asked.quiet, verbose)
+        saved.finish_comparison(many.comparison, quiet, verbose)
     elif len(many.records) == 1:
-        saved.finish(many.records[0], asked.quiet, verbose)
+        saved.finish(many.records[0], quiet, verbose)
     if many.failures:
         raise typer.Exit(1)
 
