@@ -25,9 +25,9 @@ from interp.system.whole_files import telling, writing
 
 from ..plotly.theme import DARK, LIGHT, SCHEMES, template
 from . import about
-from .calibration import the_tunnel
 from .sections import Section, differences, headline, opening, sections, side_by_side
 from .security import policy, script_json
+from .shipped import the_tunnel
 from .tabulate import N_ROWS
 
 RULE = (
