@@ -2,7 +2,7 @@
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
-from interp.errors import Answering, RecordError, UnknownName, UsageError
-from interp.formatting import counted, html_table, text_table
+from interp.errors import Answering, Holding, RecordError, UnknownName, UsageError, named
+from interp.formatting import counted, text_table
 from interp.need import Need
 from interp.prompt import PromptSet
 from interp.reductions import REDUCTIONS, PromptMean, Rows
@@ -132,7 +132,7 @@ class Mechanism(ABC):
 
 
 @dataclass(frozen=True, repr=False)
-class Capture(Answering, Mapping[Need | str, np.ndarray]):
+class Capture(Holding[Need | str, np.ndarray]):
     """Arrays by need, and one table row for every captured (prompt, position) pair.
 
     `capture["v"]` or `capture[Need(...)]` is an array; an absent one is an `UnknownName`. An array of a `Rows` need is
@@ -166,6 +166,8 @@ class Capture(Answering, Mapping[Need | str, np.ndarray]):
     mechanism: Mechanism | None = None
     """How the model computes, where that is known."""
 
+    _held = "arrays"
+
     @property
     def rows(self) -> Table:
         """The table of the scored positions."""
@@ -173,19 +175,14 @@ class Capture(Answering, Mapping[Need | str, np.ndarray]):
 
     def rows_at(self, at: str) -> Table:
         """The table of the rows at `scored`, `last`, `all` or a column; `UnknownName` if nothing was captured there."""
-        if at not in self.tables:
-            raise UnknownName("captured position", at, self.tables)
-        return self.tables[at]
+        return named("captured position", at, self.tables)
 
     def __repr__(self) -> str:
-        title, head, rows, further = self._summary()
+        title, head, rows, further = self._table()
         left_out = f"... and {len(rows) - _N_SHOWN} further needs. " if len(rows) > _N_SHOWN else ""
         return text_table(title, head, rows[:_N_SHOWN], left_out + further)
 
-    def _repr_html_(self) -> str:
-        return html_table(*self._summary())
-
-    def _summary(self) -> tuple[str, tuple[str, ...], list[tuple[str, ...]], str]:
+    def _table(self) -> tuple[str, tuple[str, ...], list[tuple[str, ...]], str]:
         """Title, head and rows of a table of what was captured, and what else there is."""
         rows: list[tuple[str, ...]] = [
             (need.site, need.kind, need.at, "; ".join(f"{name} {list(a.shape)}" for name, a in reduced.items()))
@@ -197,27 +194,19 @@ class Capture(Answering, Mapping[Need | str, np.ndarray]):
         origin = "" if tool == "interp" else f" Not ours: read by {tool}, without a self-check."
         return title, ("site", "reduction", "at", "arrays"), rows, f"Columns: {', '.join(self.rows.columns)}.{origin}"
 
-    def __getitem__(self, need: Need | str) -> np.ndarray:
+    def __getitem__(self, need: Need | str, /) -> np.ndarray:
         """The rows of a need (or the array of a weight), or of the only need of a site that is named.
 
         An absent need is an `UnknownName`, which is a `KeyError`, never zeros.
         """
         return self.reduced(self._need_of(need) if isinstance(need, str) else need)["rows"]
 
-    def __iter__(self) -> Iterator[Need]:
-        return iter(self.arrays)
-
-    def __len__(self) -> int:
-        return len(self.arrays)
-
     def __contains__(self, need: object) -> bool:
         return need in self.arrays or any(each.site == need for each in self.arrays)
 
     def reduced(self, need: Need) -> Mapping[str, np.ndarray]:
         """All arrays of a need, by name: `rows`, and what a probe's own reduction adds; else `UnknownName`."""
-        if need not in self.arrays:
-            raise UnknownName("captured need", str(need), map(str, self.arrays))
-        return self.arrays[need]
+        return named("captured need", need, self.arrays)
 
     def _need_of(self, site: str) -> Need:
         """The one need of a site; it has to be written out where there are several."""

@@ -5,11 +5,14 @@ reaches the terminal is a fault of the toolkit.
 """
 
 import difflib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
-from interp.formatting import brief, quoting
+from interp.formatting import brief, html_table, quoting, text_table
+
+Key = TypeVar("Key")
+Held = TypeVar("Held")
 
 
 class InterpError(Exception):
@@ -62,6 +65,13 @@ class UnknownName(UsageError, KeyError):
         self.name, self.near = name, near
 
 
+def named(kind: str, name: Any, known: Mapping[Any, Held]) -> Held:
+    """What a name stands for; `UnknownName` where it stands for nothing."""
+    if name not in known:
+        raise UnknownName(kind, name, map(str, known))
+    return known[name]
+
+
 class UnknownAttribute(UnknownName, AttributeError):  # pyrefly: ignore[inconsistent-inheritance]
     """An attribute that an object has not: a habit from another library, or a slip of the keys."""
 
@@ -80,6 +90,32 @@ class Answering:
             known = {*dir(type(self)), *vars(self)}
             public = {each for each in known if not each.startswith("_")}
             raise UnknownAttribute(f"attribute of {type(self).__name__}", name, public, self._habits)
+
+
+class Holding(Answering, Mapping[Key, Held]):
+    """Named things, in the field `_held`, which messages call `_kind`; prints as the table that `_table` makes."""
+
+    _held: ClassVar[str]
+    _kind: ClassVar[str]
+
+    def _table(self) -> tuple[str, Sequence[str], Sequence[Sequence[str]], str]:
+        """Title, head, rows, and what else there is."""
+        raise NotImplementedError
+
+    def __getitem__(self, name: Any, /) -> Held:
+        return named(self._kind, name, getattr(self, self._held))
+
+    def __iter__(self) -> Iterator[Key]:
+        return iter(getattr(self, self._held))
+
+    def __len__(self) -> int:
+        return len(getattr(self, self._held))
+
+    def __repr__(self) -> str:
+        return text_table(*self._table())
+
+    def _repr_html_(self) -> str:
+        return html_table(*self._table())
 
 
 class PromptError(UsageError):

@@ -79,19 +79,15 @@ class QkNorm:
 
     def normalised(self, module: "torch.nn.Module", heads: "torch.Tensor") -> "torch.Tensor":
         """What the module makes of `[batch, pos, head, d_head]`, in that order again."""
-        return self.to_heads(module(self.from_heads(heads)), heads.shape[-1])
+        seen = heads.flatten(-2) if self.order == "flat" else heads
+        seen = heads.transpose(1, 2) if self.order == "head_pos" else seen
+        return self.to_heads(module(seen), heads.shape[-1])
 
     def to_heads(self, seen: "torch.Tensor", d_head: int) -> "torch.Tensor":
         """What the module sees or gives, as `[batch, pos, head, d_head]`."""
         if self.order == "flat":
             return seen.unflatten(-1, (-1, d_head))
         return seen.transpose(1, 2) if self.order == "head_pos" else seen
-
-    def from_heads(self, heads: "torch.Tensor") -> "torch.Tensor":
-        """The reverse of `to_heads`."""
-        if self.order == "flat":
-            return heads.flatten(-2)
-        return heads.transpose(1, 2) if self.order == "head_pos" else heads
 
 
 @dataclass(frozen=True)
@@ -214,12 +210,11 @@ class Family:
     def is_parallel(self, config: "PretrainedConfig") -> bool:
         return self.parallel if isinstance(self.parallel, bool) else bool(getattr(config, self.parallel))
 
-    def head_modules(self, module: "PreTrainedModel") -> list["torch.nn.Module"]:
-        """What the residual stream passes behind the last block: final norm and projection, if any, and the head."""
-        paths = [path for path in (self.final_norm, self.behind_norm) if path is not None]
-        between = [attrgetter(path)(module) for path in paths]
+    def behind_blocks(self, module: "PreTrainedModel") -> "torch.nn.Module":
+        """What the residual stream enters behind the last block: the final norm, a projection, or the head."""
+        between = [attrgetter(path)(module) for path in (self.final_norm, self.behind_norm) if path is not None]
         head: Any = module.get_output_embeddings()
-        return [*(part for part in between if part is not None), head]
+        return next((part for part in between if part is not None), head)
 
     def layer_modules(self, module: "PreTrainedModel") -> list["torch.nn.Module"]:
         """The decoder layers that text passes, in their order."""

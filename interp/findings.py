@@ -1,23 +1,21 @@
 """What a probe found: numbers with units, intervals and nulls; tables; notes."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, SupportsFloat
 
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
-from interp.errors import Answering, UnknownName
+from interp.errors import Answering, Holding, UnknownName, named
 from interp.formatting import (
     counted,
-    html_table,
     near_zero_as_zero,
     p_equals,
     p_value,
     plural,
     printable,
     short,
-    text_table,
     with_unit,
 )
 from interp.table import Table, number_columns
@@ -301,7 +299,7 @@ class Control:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Findings(Answering, Mapping[str, Scalar]):
+class Findings(Holding[str, Scalar]):
     """The result of one probe on one capture: `findings["name"]` is a scalar.
 
     `headline` names the scalars that the page shows first, in order; `controls` holds those of each headline number.
@@ -351,35 +349,19 @@ class Findings(Answering, Mapping[str, Scalar]):
         return [(words, self[scalar]) for scalar, words in found.items()]
 
     _habits = "`findings[name]` is a number, `findings.to_frame(name)` a table."
-
-    def __getitem__(self, name: str) -> Scalar:
-        if name not in self.scalars:
-            raise UnknownName("finding", name, self.scalars)
-        return self.scalars[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.scalars)
-
-    def __len__(self) -> int:
-        return len(self.scalars)
+    _held, _kind = "scalars", "finding"
 
     def rows_in_words(self, names: Iterable[str]) -> list[tuple[str, ...]]:
         """Scalars as rows of text: name, value, interval, null, p and n."""
         return [(name, *self.scalars[name].cells) for name in names]
 
-    def __repr__(self) -> str:
-        return text_table(self.probe, *self._headline_table())
-
-    def _repr_html_(self) -> str:
-        return html_table(self.probe, *self._headline_table())
-
-    def _headline_table(self) -> tuple[Sequence[str], list[tuple[str, ...]], str]:
+    def _table(self) -> tuple[str, Sequence[str], list[tuple[str, ...]], str]:
         """Head and rows of the headline numbers (all, where none is named), and where the rest is."""
         names = self.headline or tuple(self.scalars)
         further = f"{len(self.scalars) - len(names)} further numbers: `findings.to_frame()`. "
         if self.tables:
             further += f"Tables: {', '.join(self.tables)} (`findings.to_frame(name)`)."
-        return COLUMNS, self.rows_in_words(names), further
+        return self.probe, COLUMNS, self.rows_in_words(names), further
 
     def plot(self, name: str | None = None, theme: Literal["light", "dark"] = "light") -> "go.Figure":
         """A figure of the page by its name, in the page's theme; without a name the main one, which comes first.
@@ -416,9 +398,7 @@ class Findings(Answering, Mapping[str, Scalar]):
         `low` and `high` bound the interval; `standing` takes essential controls into account.
         """
         if table is not None:
-            if table not in self.tables:
-                raise UnknownName("table", table, self.tables)
-            return self.tables[table].to_frame()
+            return named("table", table, self.tables).to_frame()
         import pandas
 
         unknown, rows = Null("", np.nan, (np.nan, np.nan)), []

@@ -238,15 +238,17 @@ def add_slider(plot: "go.Figure", names: Sequence[str], shown: Sequence[Sequence
     )
 
 
-def add_menu(plot: "go.Figure", shown: Mapping[str, tuple[str, str]]) -> None:
-    """A menu of numbers, one drawn at a time, each by as many traces; `shown` has their labels and axis titles."""
+def add_menu(plot: "go.Figure", shown: Mapping[str, tuple[str, str]], drawn: Sequence[str] = ()) -> None:
+    """A menu of numbers, one drawn at a time; `shown` has their labels and axis titles.
+
+    `drawn` says which number each trace draws; without it each is drawn by as many, in their order.
+    """
     traces: Any = plot.data
-    each = len(traces) // len(shown)
+    drawn = drawn or [name for name in shown for _ in range(len(traces) // len(shown))]
     buttons = []
-    for i, (label, title) in enumerate(shown.values()):
-        visible = [j // each == i for j in range(len(traces))]
-        args = [{"visible": visible}, {"yaxis.title.text": title}]
+    for name, (label, title) in shown.items():
+        args = [{"visible": [each == name for each in drawn]}, {"yaxis.title.text": title}]
         buttons.append({"method": "update", "label": label, "args": args})
-    for j in range(len(traces)):
-        plot.update_traces(visible=j < each, selector=j)
+    for trace, name in zip(traces, drawn, strict=True):
+        trace.visible = name == next(iter(shown))
     plot.update_layout(updatemenus=[{"active": 0, "buttons": buttons, "name": "number"}])

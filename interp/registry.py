@@ -10,7 +10,7 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any, Literal
 
-from interp.errors import InterpError, UnknownName
+from interp.errors import InterpError, named
 
 Kind = Literal["probe", "study", "prompt", "tunnel", "family", "report", "command", "claims", "program", "simulations"]
 
@@ -41,10 +41,7 @@ def load_entry(kind: Kind, name: str) -> Any:
 
     Names out of files come here too: nothing is imported but what is registered.
     """
-    known = entries(kind)
-    if name not in known:
-        raise UnknownName(kind, name, known)
-    return _imported(kind, known[name])
+    return _imported(kind, named(kind, name, entries(kind)))
 
 
 def load_named(kind: Kind, words: str) -> Any:

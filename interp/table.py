@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from interp.errors import Answering, UnknownName, UsageError
+from interp.errors import Answering, UsageError, named
 from interp.formatting import printable
 
 if TYPE_CHECKING:
@@ -94,9 +94,7 @@ class Table(Answering):
     _habits = "`table.to_frame()` is a pandas frame."
 
     def __getitem__(self, name: str) -> np.ndarray:
-        if name not in self.columns:
-            raise UnknownName("column", name, self.columns)
-        return self.columns[name]
+        return named("column", name, self.columns)
 
     def __contains__(self, name: object) -> bool:
         return name in self.columns

@@ -12,7 +12,7 @@ import sys
 from dataclasses import asdict
 from typing import Any
 
-from interp.reports.page import calibration, certified
+from interp.reports.page.shipped import CALIBRATION, CERTIFICATES
 
 from interp.records.record import RunRecord, open_run
 from interp.records.versioned_json import plain_json
@@ -55,7 +55,7 @@ def of_certificate(record: RunRecord) -> dict[str, Any]:
 def main(*folders: str) -> None:
     records = [open_run(folder) for folder in folders]
     are_certificates = all("certified" in record.spec for record in records)
-    path = (certified if are_certificates else calibration).PATH
+    path = CERTIFICATES if are_certificates else CALIBRATION
     if are_certificates:
         content: Any = dict(sorted((each.spec["certified"]["name"], of_certificate(each)) for each in records))
     else:

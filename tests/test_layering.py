@@ -191,7 +191,7 @@ def test_rooms_and_flat_files_depend_on_one_another_one_way_also_in_their_types(
         ("interp/findings.py", "import interp.probes.manifold.probe", "registry"),
         ("interp/hooks/window.py", "from interp.reading.forward import capture", "not downwards"),
         ("probes/belief/readout.py", "from ..causal.axis import fit_axis", "not downwards"),
-        ("interp/running/run.py", "from interp.loading.gguf_file import read_header", "does not export"),
+        ("interp/running/run.py", "from interp.prompting.hub import read_hub", "does not export"),
         ("probes/causal/axis.py", "from interp.records.record import _number", "a private name"),
     ],
 )

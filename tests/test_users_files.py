@@ -44,7 +44,7 @@ WRITES = {
     "interp/self_check/witnesses.py:_transformer_lens": SCRATCH,
     "interp/ledger/ledger.py:write_ledger": IN_DRAFT,
     "interp/lens/files.py:save_lens": IN_DRAFT,
-    "interp/loading/checked_before.py:_keep": IN_DRAFT,
+    "interp/loading/load.py:_keep": IN_DRAFT,
     "interp/loading/tokenizer.py:_tokenizer_in": SCRATCH,
     "interp/records/record.py:_write_findings": IN_DRAFT,
     "interp/records/record.py:save": IN_DRAFT,

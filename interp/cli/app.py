@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 import typer
 from typer.core import TyperGroup
 
+import interp
 from interp.cli import completion as completing
 from interp.cli import lens as lenses
 from interp.cli import saved
@@ -26,13 +27,14 @@ from interp.cli.options import (
     options_given,
     panel_of,
     prompt_sets,
-    split_models,
+    split_names,
     with_run_options,
 )
 from interp.errors import InterpError, UsageError
 from interp.options import OPTIONS, RunOptions
+from interp.registry import entries, load_entry
 from interp.settings import LARGEST_SEED, MOST, split_commas, split_settings
-from interp.system.names import is_file
+from interp.system.foreign_files import is_file
 from interp.system.signals import handling_signals
 
 
@@ -40,13 +42,9 @@ class _Pluggable(TyperGroup):
     """Our commands, and after them the groups that packages register as `interp.commands`, imported when named."""
 
     def list_commands(self, ctx: Any) -> list[str]:
-        from interp.registry import entries
-
         return sorted([*super().list_commands(ctx), *entries("command")], key=("help", "version").__contains__)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        from interp.registry import entries, load_entry
-
         if cmd_name in self.commands or cmd_name not in entries("command"):
             return super().get_command(ctx, cmd_name)
         group = typer.main.get_command(load_entry("command", cmd_name))
@@ -119,12 +117,11 @@ def run(
     Several models, revisions or prompt sets get a record each and one page that compares them. The same command
     resumes an interrupted run; finished runs are not repeated.
     """
-    models, steps = split_models([*(named or ()), *(model or ())] or [str(RunOptions.model)]), split_commas(revisions)
+    models, steps = split_names([*(named or ()), *(model or ())] or [str(RunOptions.model)]), split_commas(revisions)
     if from_ is None:
         from interp.loading.sources import refuse_wrong_models
 
         refuse_wrong_models(models, asked.revision, asked.gguf)
-    from interp.records.record import open_run
     from interp.running.choose_probes import choose_probes
     from interp.running.run import run_as_asked as measure
     from interp.running.spec import RunSpec
@@ -136,7 +133,7 @@ def run(
         saved.finish(measure(shown), asked.quiet, verbose)
         return None if asked.quiet else print(YOUR_MODEL)
     if from_ is not None:
-        again = RunSpec.of(open_run(from_)).on(asked, options_given())
+        again = RunSpec.of(interp.open_run(from_)).on(asked, options_given())
         return saved.finish(measure(again), asked.quiet, verbose)
     if len(models) > 1 or steps or sets:
         return _run_many(models, steps, sets, replace(asked, prompts=None) if sets else asked, verbose)
@@ -153,15 +150,13 @@ def _run_many(
     models: list[str], revisions: Sequence[str], prompts: Sequence[str], asked: RunOptions, verbose: bool
 ) -> None:
     """Says what became of each model as it is done, then how they compare; exit code 1 where one failed."""
-    from interp.running.several_models import RunOutcome, run_many
-
     quiet = asked.quiet
 
-    def say(outcome: RunOutcome) -> None:
+    def say(outcome: Any) -> None:
         if outcome.record is None or not quiet:
             print(outcome, file=sys.stderr if outcome.record is None else sys.stdout, flush=True)
 
-    many = run_many(
+    many = interp.run_many(
         models, revisions=revisions, prompts=prompts, options=asked, out=str(asked.out), on_outcome=say, quiet=quiet
     )
     if many.comparison is not None:
@@ -180,9 +175,8 @@ def plan(
 ) -> None:
     """Print what a run will cost before it starts: passes, memory, disk and time. No weights are needed."""
     from interp.cli.tables import print_plan
-    from interp.running.plan import plan as calculate
 
-    print_plan(calculate(**vars(asked), is_timed=time))
+    print_plan(interp.plan(**vars(asked), is_timed=time))
 
 
 @app.command(epilog="Example: interp study sticky_chain --set n_steps=1000")
@@ -226,12 +220,11 @@ def certify(
 
     Each gets a record and a one-screen page, with the hash of the probe's code.
     """
-    from interp.certificates.study import certify as try_out
     from interp.cli.tables import print_certificate
 
     settings = split_settings(set_ or [], probes)
     for probe in probes:
-        record = try_out(probe, settings=settings[probe], scale=scale, seed=seed, out=out, quiet=quiet)
+        record = interp.certify(probe, settings=settings[probe], scale=scale, seed=seed, out=out, quiet=quiet)
         if not quiet:
             print_certificate(record)
         assert record.path is not None
@@ -269,10 +262,9 @@ def replicate(
     Given the folder of a ledger instead of a paper, today's rules judge its numbers; only missing ones are measured.
     """
     from interp.cli.tables import print_ledger
-    from interp.ledger.replicate import replicate as judge
 
-    models = split_models(model or [])
-    done = judge(
+    models = split_names(model or [])
+    done = interp.replicate(
         paper, models=models, rows=row or [], scale=scale, out=out, allow_quantised=allow_quantised, quiet=quiet
     )
     if not quiet:
@@ -328,9 +320,8 @@ def check(
     from interp.cli.tables import print_checks
     from interp.loading.load import load_as_asked
     from interp.self_check.selfcheck import run_checks
-    from interp.system.environment import show_versions
 
-    show_versions()
+    interp.show_versions()
     loaded = load_as_asked(asked, check=False, text=False)
     checks = list(run_checks(loaded))
     if oracle is not None:
@@ -360,7 +351,6 @@ def generate(
     from interp.prompting.pools import prompts_for
     from interp.records.unfinished import refuse_unwritable
     from interp.running.generate import HEAD
-    from interp.running.generate import generate as go_on
 
     if page is not None:
         refuse_unwritable(page, is_file=True)
@@ -368,7 +358,7 @@ def generate(
     are_built_in = asked.prompts is None or (isinstance(asked.prompts, str) and not is_file(asked.prompts))
     n_pool = asked.n_pool or (5 if are_built_in else None)
     pool = prompts_for(model, replace(asked, n_pool=n_pool))
-    found = go_on(
+    found = interp.generate(
         model, pool, asked.edits, n_tokens=n_tokens, temperature=temperature, seed=asked.seed, window=asked.window
     )
     show_table(found.title, HEAD, found.rows(), whole=slice(0))
@@ -387,9 +377,7 @@ def help_(
 @app.command("version", epilog="Example: interp version")
 def version_() -> None:
     """Print versions and devices, for a bug report."""
-    from interp.system.environment import show_versions
-
-    show_versions()
+    interp.show_versions()
 
 
 def main() -> None:
@@ -408,7 +396,3 @@ def main() -> None:
 
         print(f"interp{name_of_process()}: {error}", file=sys.stderr)
         sys.exit(error.exit_code)
-
-
-if __name__ == "__main__":
-    main()

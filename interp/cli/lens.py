@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+import interp
 from interp.cli.options import MODEL, option, with_run_options
 from interp.formatting import short
 from interp.options import RunOptions
@@ -44,20 +45,19 @@ def fit(
     quiet: Annotated[bool, option("quiet", help="Print only the path of the lens.")] = False,
 ) -> None:
     """Fit a lens and write it. The same command resumes an interrupted fit."""
-    from interp.lens.files import save_lens
-    from interp.lens.fit import fit_bytes, fit_lens
+    from interp.lens.fit import fit_bytes
     from interp.loading.load import load_as_asked
     from interp.system.progress import announce
 
     model = load_as_asked(asked)
     graph, sums = (f"{n / 1e6:,.0f} MB" for n in fit_bytes(model))
     announce(f"beside the weights: about {graph} for the graph of a batch, {sums} for what is fitted", quiet)
-    lens = fit_lens(
+    lens = interp.fit_lens(
         model, asked.prompts, kind, n_pool=asked.n_pool, window=asked.window, precision_bits=precision,
         seconds=None if minutes is None else 60 * minutes, skip_first=skip_first, horizon=horizon, seed=asked.seed,
         out=out, quiet=quiet,
     )  # fmt: skip
-    save_lens(lens, out)
+    interp.save_lens(lens, out)
     if not quiet:
         _show(model, asked, [lens], 0, skip_first)
         worst = max(lens.error_bits.values(), default=None)
@@ -75,11 +75,10 @@ def show(
     skip_first: Annotated[int | None, typer.Option(help="The same as in the fit.", min=0)] = None,
 ) -> None:
     """Compare lenses with the logit lens and the final prediction, depth by depth, and show one prompt."""
-    from interp.lens.files import open_lens
     from interp.loading.load import load_as_asked
 
     model = load_as_asked(asked)
-    _show(model, asked, [open_lens(file, model) for file in files], strip, skip_first)
+    _show(model, asked, [interp.open_lens(file, model) for file in files], strip, skip_first)
 
 
 def _show(model: "Model", asked: RunOptions, fitted: list, prompt: int, skip_first: int | None) -> None:

@@ -18,7 +18,7 @@ from interp.errors import UsageError
 from interp.options import OPTIONS, RunOptions
 from interp.registry import load_entry
 from interp.settings import split_commas, split_settings
-from interp.system.names import is_file, is_folder
+from interp.system.foreign_files import is_file, is_folder
 
 _COMPLETED: Mapping[str, Callable[..., list[str]]] = {
     "model": completing.models,
@@ -108,7 +108,7 @@ def with_run_options(names: Collection[str]) -> Callable[[Callable[..., None]], 
             if "model" in words:
                 named = [name for name in (more.get("named"), words["model"]) if name is not None]
                 named = named if named[-1] != RunOptions.model else named[:1]
-                if len(models := [*dict.fromkeys(split_models(named))]) > 1:
+                if len(models := [*dict.fromkeys(split_names(named))]) > 1:
                     fix = "Name one; interp run reads several."
                     raise UsageError(asked=" and ".join(models), found="this reads one model", fix=fix)
                 words["model"] = models[0]
@@ -139,15 +139,14 @@ def options_given() -> dict[str, str]:
     return found
 
 
-def split_models(given: Iterable[str]) -> list[str]:
-    """Models with commas between them; a folder whose name has a comma is one model."""
-    return [part for words in given for part in ([words] if is_folder(words) else split_commas(words) or [words])]
+def split_names(given: Iterable[str], is_one: Callable[[str], bool] = is_folder) -> list[str]:
+    """Models, or sets of prompts, with commas between them; a folder (or file) whose name has a comma is one."""
+    return [part for words in given for part in ([words] if is_one(words) else split_commas(words) or [words])]
 
 
 def prompt_sets(asked: RunOptions) -> list[str]:
-    """The sets of prompts that are named, with commas between them; a file whose name has one is one."""
-    named = [asked.prompts] if isinstance(asked.prompts, str) else []
-    return [part for words in named for part in ([words] if is_file(words) else split_commas(words) or [words])]
+    """The sets of prompts that are named."""
+    return split_names([asked.prompts], is_file) if isinstance(asked.prompts, str) else []
 
 
 def _piped(words: Mapping[str, Any]) -> list[Any]:

@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+import interp
 from interp.cli.options import ALL, QuietOption, VerboseOption, options_given, with_run_options
 from interp.errors import UsageError
 from interp.options import RunOptions
+from interp.registry import load_entry
 from interp.settings import split_commas
 
 if TYPE_CHECKING:
@@ -63,10 +65,9 @@ def export(
     out: Annotated[Path, typer.Option(help="Folder that receives the files.")] = Path("export"),
 ) -> None:
     """Write the figures of a run as PDF, SVG or PNG and its numbers as LaTeX or CSV, for a paper."""
-    from interp.records.record import open_run
-    from interp.registry import load_entry
-
-    written = load_entry("report", "export")(open_run(run), out, split_commas(figures), split_commas(tables), columns)
+    written = load_entry("report", "export")(
+        interp.open_run(run), out, split_commas(figures), split_commas(tables), columns
+    )
     print(f"{len(written)} files in {out}")
 
 
@@ -85,9 +86,7 @@ def compare(
     verbose: VerboseOption = False,
 ) -> None:
     """Write one page that compares two runs or more, number by number and layer by layer."""
-    from interp.running.study import compare as set_beside
-
-    record = set_beside(runs, labels=label or (), groups=group or (), against=against or (), out=out, quiet=quiet)
+    record = interp.compare(runs, labels=label or (), groups=group or (), against=against or (), out=out, quiet=quiet)
     finish_comparison(record, quiet, verbose)
 
 
@@ -99,11 +98,8 @@ def view(
     """Open the page of a run, or one page over all runs of a folder with their answers side by side."""
     import webbrowser
 
-    from interp.records.index import index_runs
-    from interp.records.record import open_run
-
     is_run = what.name in ("run.json", "report.html") or (what / "run.json").is_file()
-    page = (open_run(what).show() if is_run else index_runs(what)).resolve()
+    page = (interp.open_run(what).show() if is_run else interp.index_runs(what)).resolve()
     print(page)
     if browser:
         webbrowser.open(page.as_uri())
@@ -124,17 +120,16 @@ def diff(
     underpowered one, cannot be tested: its change is printed and does not count, unless --exact is given.
     """
     from interp.cli.tables import print_diff
-    from interp.records.diff import diff as between
 
     refuse_options_beside(first)
     if first is None and asked.adapter is not None:
         from interp.running.run import run_as_asked as measure
 
         adapted, base = measure(asked), measure(replace(asked, adapter=None))
-        found = between(base, adapted)
+        found = interp.diff(base, adapted)
         print(base.path, adapted.path, sep="\n")
     elif first is not None and second is not None:
-        found = between(first, second)
+        found = interp.diff(first, second)
     else:
         raise UsageError(
             asked="the difference of two runs",
@@ -155,13 +150,11 @@ def power(
 ) -> None:
     """Print the smallest effect that this n can find: 80 % power at the 5 % level, two-sided."""
     from interp.cli.tables import print_power
-    from interp.records.power import power as smallest
-    from interp.records.record import open_run
     from interp.running.run import run_as_asked as measure
 
     refuse_options_beside(run_)
-    record = measure(asked) if run_ is None else open_run(run_)
-    print_power(smallest(record), every)
+    record = measure(asked) if run_ is None else interp.open_run(run_)
+    print_power(interp.power(record), every)
     print(record.path)
 
 
@@ -171,6 +164,5 @@ def report(
 ) -> None:
     """Draw the page of a run or of a ledger again from its record."""
     from interp.ledger.ledger import is_ledger, show_ledger
-    from interp.records.record import open_run
 
-    print(show_ledger(run) if is_ledger(run) else open_run(run).show())
+    print(show_ledger(run) if is_ledger(run) else interp.open_run(run).show())

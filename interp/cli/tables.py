@@ -236,7 +236,6 @@ def print_families() -> None:
     Of those that a package registers the module is named: importing it would import torch.
     """
     from interp.families import REFUSED, families_of_transformers
-    from interp.registry import entries
 
     known = {
         kind: (family.note, "; ".join(f"{field} = {value}: {reason}" for field, value, reason in family.refused))

@@ -22,10 +22,10 @@ from interp.editing.prompt_tensors import PromptTensors
 from interp.hooks.attention import Listener, in_own_thread, this_thread
 from interp.hooks.block_hooks import block_hooks
 from interp.hooks.pattern import AttentionCall
+from interp.hooks.state import held
 from interp.model import Model
 from interp.reading.batches import RowIndex
 from interp.reading.packs import Ids, Pack
-from interp.system.attributes import held
 
 MEMORY = 2 << 30
 """Bytes that are kept at most: of residual stream, and as many of keys and values."""

@@ -26,7 +26,7 @@ from interp.editing.editor import Editor, needs_outputs, refuse_misfits
 from interp.editing.prompt_tensors import HeadOutputs
 from interp.editing.steps import EditStep, make_steps
 from interp.hooks.attention import Listener, listening
-from interp.hooks.block_hooks import at_head
+from interp.hooks.block_hooks import EnoughRead, at_head, ending
 from interp.hooks.layer_gradients import refuse_without_gradients, with_gradients
 from interp.hooks.pattern import AttentionCall
 from interp.information import BITS_PER_NAT
@@ -34,7 +34,6 @@ from interp.model import Model
 from interp.probe import Readout, Screen
 from interp.prompt import Run
 from interp.reading.batches import Batch, BatchRows, batches_of, row_index
-from interp.reading.early_exit import EnoughRead, ending
 from interp.reading.forward import TOKENS_PER_BATCH
 from interp.reading.packs import each_alone
 from interp.system.float64 import double

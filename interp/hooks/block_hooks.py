@@ -8,7 +8,7 @@ the place of the stream that enters a layer (`resid`), of what one returns (`blo
 import math
 import threading
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from functools import partial
 from operator import attrgetter
 from typing import Any
@@ -70,7 +70,7 @@ def block_hooks(
         if "resid" in sites and (layers is None or end in layers):
             through: set[int] = set()
             after(blocks[-1], lambda *passed: through.add(threading.get_ident()))
-            before(model.family.head_modules(model.module)[0], _behind_the_blocks(_input(on_site, end), through))
+            before(model.family.behind_blocks(model.module), _behind_the_blocks(_input(on_site, end), through))
         yield
 
 
@@ -200,3 +200,18 @@ def _projection(
         on_site(site, layer, family.clipped(norm.to_heads(out, shape.d_head), config))
 
     return normalising, from_norm
+
+
+class EnoughRead(Exception):
+    """Nobody reads what comes after this point of the pass."""
+
+
+def ending(model: Model, depth: int) -> AbstractContextManager[object]:
+    """Let passes inside the block raise `EnoughRead` at this depth of the residual stream; none does at the outputs."""
+    if depth > model.info.n_layers:
+        return nullcontext()
+
+    def stop(site: str, layer: int, x: torch.Tensor) -> None:
+        raise EnoughRead
+
+    return block_hooks(model, {"resid"}, stop, layers={depth})

@@ -1,6 +1,5 @@
 """The pattern sites: what each name means in terms of attention rows, computed once for all that ask."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
 
@@ -21,7 +20,6 @@ from interp.hooks.pattern import (
     visible_keys,
 )
 from interp.information import BITS_PER_NAT
-from interp.prompt import PromptSet
 
 
 class KeyDonors:
@@ -120,7 +118,7 @@ def _mean_over(x: torch.Tensor, chosen: torch.Tensor) -> torch.Tensor:
 
 
 MAX_KEPT_KEYS = 128
-"""Longest sequences whose attention rows are kept whole."""
+"""Longest sequences of a wind tunnel whose attention rows are kept whole."""
 
 NULL_SITES = frozenset(
     f"{name}{variant}_null" for name in ("pattern_entropy", "pattern_max", "qk_cosine", "qk_logit")
@@ -130,12 +128,6 @@ NULL_SITES = frozenset(
 
 OF_NEIGHBOURS = frozenset({"mass_previous", "mass_previous_no_first", "pattern_log_weight", "pattern_row"})
 """Sites that name keys by where they lie in the sequence: it has to hold one prompt alone."""
-
-
-def kept_keys(prompts: PromptSet, lengths: Sequence[int]) -> int:
-    """The width of whole attention rows: the longest sequence of a short wind tunnel, else none are kept."""
-    longest = max(lengths)
-    return longest if prompts.is_tunnel and longest <= MAX_KEPT_KEYS else 0
 
 
 class PatternReader:

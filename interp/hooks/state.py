@@ -16,7 +16,6 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from interp.errors import InterpError, ModelError, UsageError
 from interp.model import Model
-from interp.system.attributes import held
 
 
 def weights_of(*modules: torch.nn.Module) -> dict[str, Any]:
@@ -170,6 +169,22 @@ def _uncompiled(parts: list[torch.nn.Module]) -> Iterator[None]:
 
 _ORIGINAL, _UNROUNDED = "_torchdynamo_orig_callable", "_original_forward"
 """Where torch.compile leaves the function that it was given, and accelerate the `forward` without autocast."""
+
+_NOTHING = object()
+
+
+@contextmanager
+def held(part: Any, name: str, value: object) -> Iterator[None]:
+    """An object's own attribute until the block is left; what it was before comes back, or nothing of its own."""
+    before = vars(part).get(name, _NOTHING)
+    setattr(part, name, value)
+    try:
+        yield
+    finally:
+        if before is _NOTHING:
+            delattr(part, name)
+        else:
+            setattr(part, name, before)
 
 
 def _name(dtype: torch.dtype) -> str:

@@ -11,6 +11,7 @@ from interp.errors import UsageError
 from interp.hooks.attention import Listener, listening
 from interp.hooks.pattern import AttentionCall, visible_keys
 from interp.model import Model
+from interp.system.threads import during
 
 
 @dataclass
@@ -38,9 +39,5 @@ def windowed(model: Model, size: int | None) -> Iterator[None]:
     if window and not model.family.has_attention:
         asked, fix = f"changing the attention of {model.name}", "Leave out --attention-window."
         raise UsageError(asked=asked, found="this model has no attention", fix=fix)
-    token = _HERE.set(window)
-    try:
-        with listening(model, *window) if window else nullcontext():
-            yield
-    finally:
-        _HERE.reset(token)
+    with during(_HERE, window), listening(model, *window) if window else nullcontext():
+        yield

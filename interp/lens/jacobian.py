@@ -26,12 +26,11 @@ import torch
 from jaxtyping import Float, Int
 
 from interp.hooks.attention import Listener, listening
-from interp.hooks.block_hooks import block_hooks
+from interp.hooks.block_hooks import EnoughRead, block_hooks
 from interp.lens.held import HeldOut
 from interp.model import Model
 from interp.prompting.tokens import Ids
 from interp.reading.batches import Batch, batches_of
-from interp.reading.early_exit import EnoughRead
 from interp.reading.forward import TOKENS_PER_BATCH
 from interp.reading.packs import Pack
 from interp.records.unfinished import NOT_KEPT, Name, Stage

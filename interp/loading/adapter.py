@@ -12,8 +12,7 @@ from interp.errors import ModelError, optional_part
 from interp.loading.hub_files import ModelFiles, files_on_hub
 from interp.loading.quiet_libraries import quiet_libraries
 from interp.model import Check
-from interp.system.foreign_files import read_json, readable
-from interp.system.names import is_folder
+from interp.system.foreign_files import is_folder, read_json, readable
 from interp.system.rounding import BOUND, relative_error
 
 if TYPE_CHECKING:

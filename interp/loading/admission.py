@@ -33,7 +33,7 @@ class _Sizes(BaseModel):
 
 
 class _Config(_Sizes):
-    """What is looked at here although transformers does not check it in every family."""
+    """What is looked at before transformers checks it, or although it does not check it in every family."""
 
     model_type: str = ""
     architectures: list[str] | None = None
@@ -53,7 +53,9 @@ def read_config(files: ModelFiles) -> PreTrainedConfig:
     if files.gguf is not None:
         return _read_gguf(files, files.gguf)
     files.fetch(["config.json"])
-    content = _read_json(files)
+    with _reading(files):
+        content = read_json(files.folder / "config.json")
+        _Config.model_validate(content)
     families()  # before transformers is asked: a registered family may bring its own configuration class
     _refuse_own_code(content, files)
     if not files.allow_quantised:
@@ -181,14 +183,6 @@ def _refuse_own_code(content: dict[str, Any], files: ModelFiles) -> None:
         found=f"its model_type is {kind!r}, which this version of transformers does not have",
         fix="Check config.json, or update transformers.",
     )
-
-
-def _read_json(files: ModelFiles) -> dict[str, Any]:
-    """The fields of config.json; those that are looked at before transformers checks them are checked here."""
-    with _reading(files):
-        content = read_json(files.folder / "config.json")
-        _Config.model_validate(content)
-    return content
 
 
 def _reading(files: ModelFiles, found: str = "config.json cannot be read") -> AbstractContextManager[None]:

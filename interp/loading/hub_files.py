@@ -25,7 +25,7 @@ from huggingface_hub.errors import (
 from huggingface_hub.utils import tqdm
 
 from interp.errors import ModelError
-from interp.system.names import is_folder
+from interp.system.foreign_files import is_folder
 
 SECONDS_TO_ANSWER = 10.0
 _CONFIG = "config.json"

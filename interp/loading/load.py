@@ -1,20 +1,33 @@
 """Loads a model: finds its files, asks whether it can be read and fits, reads the weights, and checks itself.
 
 Everything that can be refused is refused before the weights are read.
+
+The self-check of the same files is not run again by the same code: what it found is kept in the user's cache. It is
+kept for the model classes of transformers as they are. A class from elsewhere, one with another `forward`, and a family
+that another package registers are checked on every load.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+import inspect
+import json
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, replace
+from datetime import UTC, datetime
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
+from huggingface_hub import cached_assets_path
 from tokenizers import Tokenizer as RawTokenizer
 from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from interp.capture import ModelInfo
+from interp.edit import Edit
+from interp.editing.edit_files import resolve_edits
+from interp.edits import Edits, PatternsOf
 from interp.errors import ModelError, UsageError
-from interp.families import family_of, rotary_size
+from interp.families import families_of_transformers, family_of, rotary_size
 from interp.hooks.ropes import longest_input
 from interp.hooks.state import in_training, weights_of
 from interp.loading.adapter import CONFIG as ADAPTER_CONFIG
@@ -22,17 +35,23 @@ from interp.loading.adapter import WEIGHTS as ADAPTER_WEIGHTS
 from interp.loading.adapter import locate_adapter, merge_adapter
 from interp.loading.admission import count_parameters, quantisation, read_config, refuse_quantised, refuse_unless_causal
 from interp.loading.aliases import MEMORY
-from interp.loading.checked_before import checked, files_of
 from interp.loading.hub_files import ModelFiles
+from interp.loading.identity import identity_of
 from interp.loading.in_memory import BRIDGE, bridge_check, is_a, not_a_model, plain_module, refuse_unreadable
 from interp.loading.placement import choose_placement, refuse_precision
 from interp.loading.sources import PROGRAM_CARD, ModelSource, files_behind, locate, source_of
 from interp.loading.text_part import family_in, is_multimodal, parts_read, whole_class
 from interp.loading.tokenizer import has_tokenizer, read_tokenizer
-from interp.loading.weights import read_weights
+from interp.loading.weights import read_weights, weight_files
 from interp.model import Check, Model
 from interp.options import RunOptions
 from interp.records.tunnel_card import refuse_changed
+from interp.self_check.selfcheck import check_model
+from interp.system.digest import digest_of
+from interp.system.foreign_files import read_json
+from interp.system.whole_files import writing
+
+_LIBRARIES = ("torch.", "transformers.")
 
 Tokenizer = PreTrainedTokenizerBase | RawTokenizer | str | Path | None
 
@@ -106,6 +125,26 @@ def load(
     return _checked(model, [], check)
 
 
+def with_donors(edits: Edits, info: ModelInfo) -> tuple[Edit, ...]:
+    """The edits with their donors loaded, in the precision and the place of the model they are for."""
+    loaded: dict[str, Model] = {}
+    found = []
+    for edit in resolve_edits(edits):
+        if isinstance(edit, PatternsOf) and isinstance(edit.donor, str):
+            if edit.donor not in loaded:
+                loaded[edit.donor] = load(edit.donor, **placed_alike(info))
+            edit = replace(edit, donor=loaded[edit.donor])
+        found.append(edit)
+    return tuple(found)
+
+
+def placed_alike(info: ModelInfo) -> dict[str, Any]:
+    """The options that put another model where this one is, in its precision."""
+    if "," in info.device or "offloaded" in info.device:
+        return {"dtype": info.dtype, "device": None, "device_map": "auto"}
+    return {"dtype": info.dtype, "device": info.device, "device_map": None}
+
+
 def load_as_asked(options: RunOptions, tokenizer: Tokenizer = None, *, check: bool = True, text: bool = True) -> Model:
     """The model of a run, from its files; one that is loaded already is itself. Text cannot do without a tokenizer."""
     if isinstance(options.model, Model):
@@ -126,7 +165,8 @@ def load_as_asked(options: RunOptions, tokenizer: Tokenizer = None, *, check: bo
     unchecked = _unchecked(source)
     module, whole = read_weights(source.files, config, placement)
     checks = [whole, *unchecked]
-    read = files_of(source.files)
+    names = {*weight_files(source.files), *({"config.json"} & source.files.names)}
+    read = [source.files.folder / name for name in sorted(names)]
     if change is not None:
         module, merged = merge_adapter(module, source.origin, str(options.adapter), change)
         read += [change.folder / name for name in (ADAPTER_CONFIG, ADAPTER_WEIGHTS)]
@@ -145,10 +185,63 @@ def load_as_asked(options: RunOptions, tokenizer: Tokenizer = None, *, check: bo
 
 
 def _checked(model: Model, read: Sequence[Path], check: bool | Literal["again"]) -> Model:
+    """The model with its self-check: run now, or what it found when it was run before on the files that were read.
+
+    A model without files was made in memory, and is always checked. Raises `ModelError` where a check fails.
+    """
     model.family.refuse_shared_parts(model.module)
     if not check:
         return model
-    return replace(model, checks=(*model.checks, *checked(model, read, again=check == "again")))
+    try:
+        kept = _place(model, read) if read and _is_plain(model) else None
+    except (OSError, ValueError):  # there is no folder for caches here
+        kept = None
+    found = None if kept is None or check == "again" else _read(kept)
+    if found is None:
+        found = check_model(model)
+        if kept is not None:
+            _keep(kept, found)
+    return replace(model, checks=(*model.checks, *found))
+
+
+def _is_plain(model: Model) -> bool:
+    """Whether all code of the model is torch's and transformers', read through a family of ours."""
+    kinds = {type(part) for part in model.module.modules()}
+    homes = {home for kind in kinds for home in (kind.__module__, inspect.unwrap(kind.forward).__module__)}
+    return all(home.startswith(_LIBRARIES) for home in homes) and model.info.family in families_of_transformers()
+
+
+def _place(model: Model, files: Collection[Path]) -> Path:
+    """One file for each set of files and way to load them."""
+    name = digest_of([identity_of(files), asdict(model.info)])
+    return cached_assets_path("interp", namespace="self-check") / f"{name}.json"
+
+
+def _code() -> str:
+    """A digest of what the result depends on besides the files: versions, and the source of this package."""
+    home = Path(__file__).parent.parent
+    sources = [(str(p.relative_to(home)), p.stat().st_size, p.stat().st_mtime_ns) for p in sorted(home.rglob("*.py"))]
+    return digest_of([sources, *(version(name) for name in ("interp", "torch", "transformers"))])
+
+
+def _read(kept: Path) -> tuple[Check, ...] | None:
+    """What was kept, where it is whole and of this code; every check then says when it was run."""
+    try:
+        content = read_json(kept)
+        said = {name: content[name] for name in ("code", "when", "checks")}
+        if content["digest"] != digest_of(said) or said["code"] != _code():
+            return None
+        found = tuple(replace(Check(**each), when=said["when"]) for each in said["checks"])
+    except (OSError, ValueError, RecursionError, LookupError, TypeError):
+        return None
+    return found if found and all(each.passed for each in found) else None
+
+
+def _keep(kept: Path, found: tuple[Check, ...]) -> None:
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    said = {"code": _code(), "when": now, "checks": [asdict(each) for each in found]}
+    with suppress(OSError), writing(kept) as draft:  # where nothing can be kept, the next load checks again
+        draft.write_text(json.dumps(said | {"digest": digest_of(said)}), encoding="utf-8")
 
 
 def _unchecked(source: ModelSource) -> list[Check]:

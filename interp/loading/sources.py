@@ -7,14 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from interp.capture import Mechanism
-from interp.errors import ModelError, UnknownName, UsageError
+from interp.errors import ModelError, UnknownName, UsageError, named
 from interp.loading.aliases import ALIASES, MEMORY
 from interp.loading.hub_files import ModelFiles, cached_files, files_in_folder, files_on_hub
 from interp.options import RunOptions
 from interp.records.tunnel_card import CARD_NAME, read_card
 from interp.registry import entries, load_entry
-from interp.system.foreign_files import read_json, readable
-from interp.system.names import is_file, is_folder
+from interp.system.foreign_files import is_file, is_folder, read_json, readable
 from interp.tunnel import Task, make_task
 
 TUNNEL = "tunnel:"
@@ -142,11 +141,10 @@ def _shipped(name: str) -> Path:
         wanted, step, homes = rest, "", shipped_programs()
     else:
         (wanted, _, step), homes = rest.partition("@"), shipped_tunnels()
-    if wanted not in homes:
-        raise UnknownName(kind, wanted, homes)
+    home = named(kind, wanted, homes)
     if not step:
-        return homes[wanted]
-    steps = {str(number): path for number, path in kept_steps(homes[wanted]).items()}
+        return home
+    steps = {str(number): path for number, path in kept_steps(home).items()}
     if step not in steps:
         raise UsageError(
             asked=f"the tunnel {wanted!r} at step {step}",

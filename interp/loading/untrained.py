@@ -49,7 +49,10 @@ def beside_untrained(findings: Findings, untrained: Sequence[Findings], labels: 
     that it had. Of one copy there is no band, and nulls stay as they are.
     """
     names = [name for name in findings.scalars if all(name in copy.scalars for copy in untrained)]
-    of_copies = {name: _of_copies([copy[name] for copy in untrained]) for name in names}
+    of_copies: dict[str, Null | Scalar] = {name: untrained[0][name] for name in names}
+    if (n := len(untrained)) > 1:
+        values = {name: np.array([copy[name].value for copy in untrained]) for name in names}
+        of_copies = {name: null_from_draws(f"untrained weights, {n} seeds", values[name]) for name in names}
     rows = [{"name": name, "unit": findings[name].unit, **_row(findings[name], of_copies[name])} for name in names]
     units = {"name": LABEL, "unit": LABEL, "own_p": "probability"}
     units |= dict.fromkeys(("trained", "untrained", "own_null"), "as named")
@@ -66,7 +69,7 @@ def beside_untrained(findings: Findings, untrained: Sequence[Findings], labels: 
             **findings.tables,
             "against_untrained": Table.from_rows(rows, units, f"Beside untrained weights: {label}."),
         },
-        notes=(*findings.notes, f"Untrained weights: {label}. {_SEVERAL if len(untrained) > 1 else _ALONE}"),
+        notes=(*findings.notes, f"Untrained weights: {label}. {_SEVERAL if n > 1 else _ALONE}"),
     )
 
 
@@ -74,13 +77,6 @@ _SEVERAL = (
     "Nulls are means over them with t prediction bands; those that they replace are in the table against_untrained."
 )
 _ALONE = "One set has no band: the nulls are those of the probe."
-
-
-def _of_copies(copies: Sequence[Scalar]) -> Null | Scalar:
-    """The null that several copies make; a single one as it is."""
-    if len(copies) == 1:
-        return copies[0]
-    return null_from_draws(f"untrained weights, {len(copies)} seeds", np.array([copy.value for copy in copies]))
 
 
 def _row(ours: Scalar, theirs: Null | Scalar) -> dict[str, float]:

@@ -17,8 +17,7 @@ from interp.prompting.formats import READERS
 from interp.prompting.hub import HUB, hub_prompts
 from interp.prompting.rows import MESSAGES, PromptRow, PromptTable, prompt_set, units_of
 from interp.registry import entries, load_entry
-from interp.system.foreign_files import in_words
-from interp.system.names import is_file, is_folder
+from interp.system.foreign_files import in_words, is_file, is_folder
 from interp.system.plain_numbers import path as plain_path
 from interp.system.plain_numbers import plain
 

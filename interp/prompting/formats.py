@@ -12,8 +12,7 @@ from pathlib import Path
 from interp.errors import PromptError
 from interp.prompting.arrow_rows import rows_of_table
 from interp.prompting.rows import MESSAGES, PromptRow, broken_line
-from interp.records.parquet_files import read_rows
-from interp.system.foreign_files import readable
+from interp.system.foreign_files import read_rows, readable
 
 _SEPARATORS = ",;\t|"
 

@@ -1,7 +1,7 @@
-"""Which rows are read, and in which batches the prompts pass through the model."""
+"""Which rows and layers are read, and in which batches the prompts pass through the model."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from jaxtyping import Int
 
+from interp.capture import ModelInfo
 from interp.errors import PromptError
 from interp.hooks.ropes import rope_scales
 from interp.model import Model
@@ -17,6 +18,8 @@ from interp.need import Need
 from interp.prompt import PromptSet
 from interp.reading.packs import Ids, Pack
 from interp.settings import MOST
+from interp.system.plain_numbers import from_0
+from interp.system.threads import during
 
 _MOST_PADDING = 0.05
 """Share of a batch's tokens."""
@@ -28,14 +31,9 @@ _WORTH_A_PASS = 1 / 8
 _MOST: ContextVar[int | None] = ContextVar("sequences in a batch", default=None)
 
 
-@contextmanager
-def at_most(n: int | None) -> Iterator[None]:
+def at_most(n: int | None) -> AbstractContextManager[None]:
     """Batches that are cut inside the block have `n` sequences at most; None leaves it to their tokens."""
-    before = _MOST.set(n)
-    try:
-        yield
-    finally:
-        _MOST.reset(before)
+    return during(_MOST, n)
 
 
 def most_sequences() -> int:
@@ -265,6 +263,29 @@ def _position_in_column(columns: Mapping[str, object], name: str) -> int:
             fix="Give every prompt a whole number in this column, counting tokens from 0.",
         )
     return value
+
+
+def layers_of(need: Need, layers: Sequence[int] | None, info: ModelInfo) -> tuple[int, ...]:
+    """The layers (depths, of the residual stream and the lens) at which a need is read, in the order asked for.
+
+    None are all of them; negative ones count from the end. What has no layers has the single one 0. Raises `UsageError`
+    for a layer that the model does not have, and for one that is named twice.
+    """
+    layers, site = layers if need.layers is None else need.layers, need.described
+    count = {"layer": info.n_layers, "depth": info.n_layers + 1, "once": 1}[site.layers]
+    if layers is None or site.layers == "once":
+        return info.layers_with_attention if site.is_of_attention else tuple(range(count))
+    asked = f"{need.site} at {site.layers} {', '.join(map(str, layers)) or 'none'}"
+    found = from_0(asked, layers, count, f"{info.name} has the {site.layers}s")
+    if site.is_of_attention:
+        info.refuse_without_attention(asked, found)
+    return found
+
+
+def depth_of(need: Need, layers: Sequence[int], info: ModelInfo) -> int:
+    """The depth of the residual stream that a pass reaches with all of a need read; the outputs lie behind the last."""
+    is_of_outputs = need.described.source in ("output", "text", "lens")
+    return info.n_layers + 1 if is_of_outputs else max(layers) + (need.site != "resid")
 
 
 _WORDS = ("out of memory", "can't allocate memory", "not enough memory", "CUBLAS_STATUS_ALLOC_FAILED")

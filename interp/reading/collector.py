@@ -10,14 +10,14 @@ import numpy as np
 import torch
 
 from interp.errors import ModelError
+from interp.hooks.attention import Listener
 from interp.hooks.pattern import BLOCK, AttentionCall, are_alike, stacked
-from interp.hooks.pattern_sites import NULL_SITES, KeyDonors, PatternReader, kept_keys
+from interp.hooks.pattern_sites import MAX_KEPT_KEYS, NULL_SITES, KeyDonors, PatternReader
 from interp.information import BITS_PER_NAT
 from interp.model import Model
 from interp.need import Need
 from interp.prompt import PromptSet
-from interp.reading.batches import Batch, BatchRows, rows_of
-from interp.reading.early_exit import depth_of, layers_of
+from interp.reading.batches import Batch, BatchRows, depth_of, layers_of, rows_of
 from interp.reading.lens import Lens
 from interp.records.unfinished import Name
 from interp.reductions import Rows, RunningState
@@ -44,7 +44,7 @@ OF_THE_END = frozenset({"lens_kl", *_ATTRIBUTED})
 """Sites of a layer that also depend on what the last layer gives: an edit changes them in layers before it too."""
 
 
-class Collector:
+class Collector(Listener):
     """Takes the rows of every need from each batch and reduces them, one state a need and layer.
 
     `layers` are those that are read (None: all); `with_entropy` asks for the entropy of the next token as well.
@@ -87,7 +87,7 @@ class Collector:
         self.lengths = np.array(lengths)
         self.clusters = prompts.cluster_codes
         self._start = {need: need.reduction.starter(self.clusters) for need in live}
-        self.n_kept_keys = kept_keys(prompts, lengths)
+        self.n_kept_keys = max(lengths) if prompts.is_tunnel and max(lengths) <= MAX_KEPT_KEYS else 0
         self._outcomes = prompts.outcomes_of
         self.donors = KeyDonors()
         self._calls: list[tuple[AttentionCall, AttentionCall]] = []
@@ -135,18 +135,18 @@ class Collector:
         self.rows[at] = self.rows[at].to(device)
         return self.rows[at]
 
-    def attend(self, call: AttentionCall, z: torch.Tensor) -> None:
+    def after(self, call: AttentionCall, z: torch.Tensor) -> torch.Tensor:
         """One layer's attention, of the whole batch."""
         read, wanted = self._at_layer("attention", call.layer), self._at_layer("pattern", call.layer)
         if call.layer < self.first_layer or not (read or wanted):
-            return
+            return z
         mine = call.of(self.items)
         for need in read:
             rows = self._rows(need.at, z.device)
             by_position = z[self.items] if need.site == "z" else getattr(mine, need.site).transpose(1, 2)
             self._reduce(need, [call.layer], by_position[rows.item, rows.position][None])  # [layer, row, head, d_head]
         if not wanted:
-            return
+            return z
         swapped = self.donors.swapped(mine) if any(need.site in NULL_SITES for need in wanted) else mine
         if self._calls:
             before = self._calls[-1][0]
@@ -160,6 +160,7 @@ class Collector:
         on_cpu = z.device.type == "cpu"
         if n * n_scores > _WAITING_SCORES[on_cpu] or n * n_bytes > _WAITING_BYTES[on_cpu]:
             self._read_patterns()
+        return z
 
     def _read_patterns(self) -> None:
         """Of the layers that wait for it, all at once."""

@@ -13,8 +13,7 @@ from jaxtyping import Int
 from interp.capture import Capture
 from interp.errors import InterpError
 from interp.hooks.attention import Listener, listening
-from interp.hooks.block_hooks import at_head, block_hooks
-from interp.hooks.pattern import AttentionCall
+from interp.hooks.block_hooks import EnoughRead, at_head, block_hooks, ending
 from interp.hooks.pattern_sites import NULL_SITES, OF_NEIGHBOURS
 from interp.hooks.ropes import rope_scales
 from interp.hooks.window import window_here
@@ -23,8 +22,7 @@ from interp.need import Need
 from interp.prompt import PromptSet
 from interp.reading.batches import Batch, RowIndex, batches_of, make_batch, ran_out
 from interp.reading.collector import Collector
-from interp.reading.early_exit import EnoughRead, ending
-from interp.reading.packs import Ids, Pack, each_alone, longest_tree, packed
+from interp.reading.packs import Ids, Pack, each_alone, packed
 from interp.reading.readable import refuse_unreadable
 from interp.reading.weights import stacked_weights
 from interp.records.unfinished import NOT_KEPT, Unfinished
@@ -32,7 +30,7 @@ from interp.system.processes import Ranks, here
 from interp.system.progress import Report, unheard
 from interp.system.rounding import BOUND, error_of_logits
 from interp.system.signals import whole
-from interp.system.threads import threads_by_work
+from interp.system.threads import threads_worth, torch_on
 from interp.table import ROW_UNITS, Table
 
 TOKENS_PER_BATCH = 2048
@@ -115,7 +113,7 @@ def packs_for(
     packs = packed(ids, prefixes=may_begin_alike, scales=rope_scales(model.config, [len(x) for x in ids]))
     n_alone = sum(pack.n_alone for pack in packs)
     n_saved = n_alone - sum(map(len, packs))
-    tree = longest_tree(packs)
+    tree = max((each for each in packs if not each.is_plain), key=lambda each: each.longest, default=None)
     is_worth_it = n_saved >= _WORTH_SHARING * n_alone and (tree is None or not proved or _agrees(model, tree, ids))
     return packs if n_saved == 0 or is_worth_it else packed(ids, prefixes=False)
 
@@ -248,18 +246,6 @@ class Share:
         )
 
 
-class _Hearing(Listener):
-    """Passes what the attention hook captures on to the collectors."""
-
-    def __init__(self, collectors: Sequence[Collector]) -> None:
-        self.collectors = collectors
-
-    def after(self, call: AttentionCall, z: torch.Tensor) -> torch.Tensor:
-        for collector in self.collectors:
-            collector.attend(call, z)
-        return z
-
-
 @contextmanager
 def collecting(model: Model, collectors: Sequence[Collector], depth: int) -> Iterator[None]:
     """Let collectors read every pass inside the block; logits exist at their scored rows alone.
@@ -276,7 +262,7 @@ def collecting(model: Model, collectors: Sequence[Collector], depth: int) -> Ite
 
     sites = {site for collector in collectors for site in collector.block_sites}
     with (
-        listening(model, _Hearing(collectors)),
+        listening(model, *collectors),
         block_hooks(model, sites, on_site),
         at_head(model, scored_rows),
         ending(model, max([depth, *(collector.depth for collector in collectors)])),
@@ -309,7 +295,7 @@ def threads_of_pass(model: Model, ids: torch.Tensor) -> AbstractContextManager[N
     if ids.device.type != "cpu":
         return nullcontext()
     block = model.family.layer_modules(model.module)[0]
-    return threads_by_work(2 * ids.numel() * sum(weight.numel() for weight in block.parameters()))
+    return torch_on(threads_worth(2 * ids.numel() * sum(weight.numel() for weight in block.parameters())))
 
 
 def as_capture(

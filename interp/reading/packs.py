@@ -5,7 +5,7 @@ has in a prompt, so that what is read of it is what would be read of each prompt
 the same tokens share all of them.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -139,8 +139,3 @@ def _in_common(one: Int[np.ndarray, " _pos"], other: Int[np.ndarray, " _pos"]) -
     n = min(len(one), len(other))
     differ = np.flatnonzero(np.asarray(one)[:n] != np.asarray(other)[:n])
     return int(differ[0]) if len(differ) else n
-
-
-def longest_tree(packs: Iterable[Pack]) -> Pack | None:
-    """The tree with the longest prompt; None where every pack is plain."""
-    return max((each for each in packs if not each.is_plain), key=lambda each: each.longest, default=None)

@@ -10,7 +10,7 @@ from interp.families import iterate_weights
 from interp.model import Model
 from interp.need import Need
 from interp.prompt import PromptSet
-from interp.reading.early_exit import layers_of
+from interp.reading.batches import layers_of
 from interp.reading.lens import Lens
 from interp.system.offload import brought_in
 

@@ -14,13 +14,12 @@ from interp.capture import FORMAT, Capture, ModelInfo
 from interp.errors import RecordError
 from interp.need import Need
 from interp.prompt import Prompt, PromptSet
-from interp.records.parquet_files import read_columns, read_rows
 from interp.records.versioned_json import REMOVED_REDUCTIONS, read_versioned
 from interp.reductions import REDUCTIONS, PromptMean, Rows
 from interp.registry import load_entry
 from interp.system.array_files import digest_of_file, read_array
 from interp.system.digest import digest_of
-from interp.system.foreign_files import read_json, readable
+from interp.system.foreign_files import read_columns, read_json, read_rows, readable
 from interp.system.plain_numbers import path as plain_path
 from interp.table import Table
 

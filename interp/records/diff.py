@@ -48,7 +48,10 @@ class Shift:
     name: str
     first: Scalar
     second: Scalar
-    interval: tuple[float, float] | None
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        return difference_interval(self.first, self.second)
 
     @property
     def difference(self) -> float:
@@ -61,9 +64,9 @@ class Shift:
             return "same"
         if self.first.unit != self.second.unit:
             return "differs"
-        if self.interval is None:
+        if (interval := self.interval) is None:
             return "same" if math.isclose(x, y, rel_tol=ROUNDING) else "differs"
-        return "within" if self.interval[0] <= 0 <= self.interval[1] else "moved"
+        return "within" if interval[0] <= 0 <= interval[1] else "moved"
 
 
 @dataclass(frozen=True)
@@ -138,7 +141,7 @@ def diff(first: RunRecord | str | Path, second: RunRecord | str | Path) -> Diff:
     left, right = scalars_of(one), scalars_of(two)
     here, there = flat_settings(one), flat_settings(two)
     return Diff(
-        shifts=tuple(shift(*key, left[key], right[key]) for key in left if key in right),
+        shifts=tuple(Shift(*key, left[key], right[key]) for key in left if key in right),
         only_first=tuple(".".join(key) for key in left if key not in right),
         only_second=tuple(".".join(key) for key in right if key not in left),
         settings=tuple(
@@ -152,11 +155,6 @@ def diff(first: RunRecord | str | Path, second: RunRecord | str | Path) -> Diff:
 def scalars_of(record: RunRecord) -> dict[tuple[str, str], Scalar]:
     """Every number of a record by probe and name."""
     return {(probe, name): s for probe, found in record.findings.items() for name, s in found.scalars.items()}
-
-
-def shift(probe: str, name: str, first: Scalar, second: Scalar) -> Shift:
-    """One number in two runs with the interval of its difference."""
-    return Shift(probe, name, first, second, difference_interval(first, second))
 
 
 def difference_interval(first: Scalar, second: Scalar) -> tuple[float, float] | None:

@@ -18,17 +18,16 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from interp.capture import FOREIGN
-from interp.errors import Answering, RecordError, UnknownName
+from interp.errors import Holding, RecordError
 from interp.findings import COLUMNS, Findings
-from interp.formatting import html_table, last_part, text_table
+from interp.formatting import last_part
 from interp.records.headlines import contradictions, headlines, tried
-from interp.records.parquet_files import read_columns
 from interp.records.run_file import FORMAT, FindingsFile, RunFile, TableFile
 from interp.records.token_strip import TokenStrip, read_strips, write_strips
 from interp.records.versioned_json import as_text, plain_json, read_versioned
 from interp.statistics.possible import impossible
 from interp.system.environment import environment
-from interp.system.foreign_files import read_json, readable
+from interp.system.foreign_files import read_columns, read_json, readable
 from interp.system.locks import one_at_a_time
 from interp.system.plain_numbers import path as plain_path
 from interp.system.whole_files import file_names, shortened, telling, writing
@@ -44,7 +43,7 @@ CHANGED = "{}: all numbers describe the {} model, not the original."
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class RunRecord(Answering, Mapping[str, Findings]):
+class RunRecord(Holding[str, Findings]):
     """One run: what was asked, of which model, on which prompts, and what was found.
 
     `record["manifold"]` holds the findings of this probe, `findings` those of all probes, `shown` the prompts shown
@@ -54,6 +53,8 @@ class RunRecord(Answering, Mapping[str, Findings]):
     >>> record.status, list(record.findings)
     ('done', ['orthogonality'])
     """
+
+    _held, _kind = "findings", "probe of this record"
 
     spec: Mapping[str, Any]
     spec_hash: str
@@ -96,17 +97,6 @@ class RunRecord(Answering, Mapping[str, Findings]):
             told.append(said)
         return [*dict.fromkeys(filter(None, told))]
 
-    def __getitem__(self, probe: str) -> Findings:
-        if probe not in self.findings:
-            raise UnknownName("probe of this record", probe, self.findings)
-        return self.findings[probe]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.findings)
-
-    def __len__(self) -> int:
-        return len(self.findings)
-
     @property
     def page(self) -> Path:
         """The path of the page beside the record; `RecordError` before the record is saved."""
@@ -137,16 +127,13 @@ class RunRecord(Answering, Mapping[str, Findings]):
             for name, figure in found.figures(theme).items()
         }
 
-    def __repr__(self) -> str:
-        return text_table(*self._headline_table())
-
     def _repr_html_(self) -> str:
         from interp.registry import load_entry
 
         first = load_entry("report", "first_screen")(self)
-        return f"{first}<details><summary>All headline numbers</summary>{html_table(*self._headline_table())}</details>"
+        return f"{first}<details><summary>All headline numbers</summary>{super()._repr_html_()}</details>"
 
-    def _headline_table(self) -> tuple[str, Sequence[str], Sequence[Sequence[str]], str]:
+    def _table(self) -> tuple[str, Sequence[str], Sequence[Sequence[str]], str]:
         """What was read, head and rows of every probe's headline numbers, and where the rest is."""
         name = self.model.get("name") or self.spec.get("study") or "unnamed"
         n, unit = self.prompts.get("n"), self.prompts.get("unit", "prompt")

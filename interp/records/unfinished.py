@@ -30,8 +30,7 @@ from interp.errors import RecordError, UsageError
 from interp.model import Model
 from interp.prompt import PromptSet
 from interp.system.environment import environment
-from interp.system.foreign_files import readable
-from interp.system.names import is_folder
+from interp.system.foreign_files import is_folder, readable
 from interp.system.signals import Stopped, remember
 from interp.system.whole_files import remove_empty, remove_kept, writing
 

@@ -12,8 +12,7 @@ from interp.probe import Probe
 from interp.prompting.clusters import described, with_targets
 from interp.prompting.pools import draw, refuse_without_posterior
 from interp.records.record import RunRecord, written
-from interp.running.attention_alone import analysed, reads_attention_alone
-from interp.running.choose_probes import ChosenProbe, choose_probes
+from interp.running.choose_probes import ChosenProbe, analysed, choose_probes, reads_attention_alone
 from interp.system.digest import digest_of
 from interp.system.plain_numbers import whole_pool
 

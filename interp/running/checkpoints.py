@@ -22,7 +22,7 @@ from interp.need import Need
 from interp.probe import Probe, Readout
 from interp.prompt import Run
 from interp.records.tunnel_card import CARD_NAME
-from interp.system.names import is_folder
+from interp.system.foreign_files import is_folder
 from interp.system.threads import one_thread
 
 MIN_CHECKPOINTS = 3

@@ -1,6 +1,7 @@
 """Which probes a run asks: those that are named, and of a group (`all`) those whose sites the model has.
 
-A probe that is named and reads what the model lacks is rejected with a message.
+A probe that is named and reads what the model lacks is rejected with a message. One of attention alone, on a model of
+which some layers have none, sees those that have it, under their own numbers.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -8,19 +9,27 @@ from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
+import numpy as np
+
+from interp.capture import Capture, ModelInfo
 from interp.errors import UnknownName, UsageError
+from interp.findings import Findings
 from interp.model import Model
-from interp.probe import Probe
+from interp.probe import Probe, Readout
 from interp.reading.readable import EVERYWHERE, first_lacking
 from interp.registry import entries, load_entry
-from interp.running.attention_alone import placed, reads_attention_alone
 from interp.running.spec import make_probe
 from interp.settings import read_fields, refuse_values, split_commas
+from interp.system.threads import one_thread
+from interp.table import Table
 
 GROUPS = ("all", "everything")
 """`all`: every observational probe whose needs the model meets; `everything`: the causal ones too."""
 
 _UNREGISTERED = "Of a class, `interp.run(probes=[...])` takes the object; register it (`interp.probes`) to give a name."
+
+LAYER = "layer"
+"""The unit of what is the number of a layer, in tables and scalars; the field of a probe that names one."""
 
 
 @dataclass(frozen=True)
@@ -112,3 +121,56 @@ def _setting_that_works(probe: Probe) -> str | None:
             if {need.site for need in changed.needs if need.described.source != "output"} == {EVERYWHERE}:
                 return f"{probe.name}.{name}={EVERYWHERE}"
     return None
+
+
+def reads_attention_alone(probe: Probe) -> bool:
+    """Whether all that a probe reads layer by layer is of attention, so that it can do without the other layers."""
+    layered = [need.described for need in probe.needs if need.described.layers != "once"]
+    acts = probe.edits_model or probe.follows_checkpoints
+    return bool(layered) and not acts and all(site.is_of_attention for site in layered)
+
+
+def analysed(probe: Probe, base: Capture, under: Mapping[str, Readout]) -> Findings:
+    """The findings of a probe; of attention alone, in a model that has it in some layers, they say in which.
+
+    The probe sees a model of just these layers, in their order. In its tables, numbers and notes every layer then has
+    its own number.
+    """
+    having = base.model.attention_layers
+    with one_thread():
+        if having is None or not reads_attention_alone(probe):
+            return probe.analyse(base, under)
+        seen = replace(base, model=replace(base.model, n_layers=len(having)))
+        found = placed(probe, base.model).analyse(seen, under)
+    note = (
+        f"{len(having)} of {base.model.n_layers} layers have attention ({', '.join(map(str, having))}), and only these "
+        "are seen: the first, the last and the next layer are meant among them."
+    )
+    return replace(
+        found,
+        tables={name: _numbered(table, having) for name, table in found.tables.items()},
+        scalars={
+            name: replace(scalar, value=float(having[int(scalar.value)])) if scalar.unit == LAYER else scalar
+            for name, scalar in found.scalars.items()
+        },
+        notes=(*found.notes, note),
+    )
+
+
+def placed(probe: Probe, model: ModelInfo) -> Probe:
+    """The probe with its field `layer`, a layer's own number, as a place among the layers that have attention.
+
+    Negative ones count from the last of these. Raises `UsageError` for a layer without attention.
+    """
+    having, asked = model.attention_layers, probe.parameters().get(LAYER)
+    if having is None or not isinstance(asked, int) or asked < 0 or not reads_attention_alone(probe):
+        return probe
+    model.refuse_without_attention(f"{probe.name}.{LAYER}={asked}", [asked])
+    return replace(probe, **{LAYER: having.index(asked)})
+
+
+def _numbered(table: Table, having: Sequence[int]) -> Table:
+    for name, unit in table.units.items():
+        if unit == LAYER:
+            table = table.with_column(name, np.array(having)[table[name].astype(int)], unit)
+    return table

@@ -15,6 +15,7 @@ from interp.editing.editor import edits_applied
 from interp.edits import Edits
 from interp.errors import RecordError, UsageError
 from interp.hooks.pattern_sites import NULL_SITES
+from interp.loading.load import with_donors
 from interp.model import Model
 from interp.need import Need, as_needs, chosen_layers
 from interp.prompt import Prompts, PromptSet
@@ -28,7 +29,6 @@ from interp.reading.weights import stacked_weights
 from interp.records.capture_files import open_capture
 from interp.records.unfinished import refuse_unwritable
 from interp.reductions import PromptMean, Rows
-from interp.running.donors import with_donors
 from interp.system.array_files import ArrayFile, read_array
 from interp.system.plain_numbers import path
 from interp.system.whole_files import ELSEWHERE, TAKEN, hidden_folder

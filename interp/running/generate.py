@@ -16,16 +16,15 @@ from interp.editing.editor import applied, refuse_applied, refuse_unknown_prompt
 from interp.edits import Edits, PatternsOf
 from interp.errors import UsageError
 from interp.formatting import html_table, text_table
-from interp.hooks.attention import claimed
-from interp.hooks.caches import cache_name
+from interp.hooks.attention import cache_name, claimed
 from interp.hooks.ropes import rope_scales, rotating_afresh
+from interp.loading.load import with_donors
 from interp.model import Model
 from interp.prompt import Prompts, PromptSet
 from interp.prompting.files import given_prompts
 from interp.prompting.tokens import as_tokens
 from interp.reading.collector import refuse_infinite
 from interp.reading.forward import threads_of_pass
-from interp.running.donors import with_donors
 from interp.running.means import with_means
 from interp.settings import MOST, refuse_number
 from interp.system.float64 import double

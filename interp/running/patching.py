@@ -24,7 +24,7 @@ from interp.need import Need
 from interp.probe import Condition, Readout
 from interp.prompt import Prompt, PromptSet, Run
 from interp.prompting.tokens import as_tokens, one_token, words_of
-from interp.reading.early_exit import layers_of
+from interp.reading.batches import layers_of
 from interp.reading.forward import capture
 from interp.settings import MOST, refuse_number
 from interp.statistics.intervals import band

@@ -24,7 +24,7 @@ from interp.hooks.window import windowed
 from interp.lens.files import name_of_lens, with_lens
 from interp.loading.aliases import MEMORY
 from interp.loading.identity import files_identity
-from interp.loading.load import load_as_asked
+from interp.loading.load import load_as_asked, placed_alike, with_donors
 from interp.loading.untrained import beside_untrained, untrained_copy
 from interp.model import Check, Model
 from interp.need import Need
@@ -36,7 +36,6 @@ from interp.reading.batches import at_most
 from interp.records.probe_code import code_hash
 from interp.records.record import RunRecord, waiting_for_lock, written
 from interp.records.unfinished import PARTIAL, Unfinished, refuse_unwritable
-from interp.running.attention_alone import analysed
 from interp.running.checkpoints import (
     Checkpoint,
     Followed,
@@ -45,8 +44,7 @@ from interp.running.checkpoints import (
     refuse_other_shape,
     step_of,
 )
-from interp.running.choose_probes import choose_probes, readable_probes
-from interp.running.donors import placed_alike, with_donors
+from interp.running.choose_probes import analysed, choose_probes, readable_probes
 from interp.running.show_tokens import refuse_unknown_prompt, token_strip
 from interp.running.spec import RunSpec
 from interp.system.environment import environment

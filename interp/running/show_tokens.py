@@ -11,13 +11,13 @@ from interp.editing.editor import name_with_edits
 from interp.edits import Edits
 from interp.errors import PromptError, UsageError
 from interp.information import entropy_bits
+from interp.loading.load import with_donors
 from interp.model import Model
 from interp.need import Need
 from interp.prompt import Prompt, Prompts, PromptSet
 from interp.prompting.files import given_prompts
 from interp.prompting.tokens import as_tokens, words_of
 from interp.records.token_strip import TokenStrip
-from interp.running.donors import with_donors
 
 MOST_WEIGHTS = 1 << 20
 """Attention weights that one strip holds: each is a byte of the page, and a page has to stay small."""

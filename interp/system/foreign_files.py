@@ -5,13 +5,28 @@ alone, around what reads and checks a file and nothing more, and each stays the 
 """
 
 import json
+import os
 import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from interp.errors import InterpError, RecordError
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pyarrow
+
+
+def is_file(name: str | Path) -> bool:
+    """Whether there is a file of a name that somebody gave; of one that is too long there is none."""
+    return os.path.isfile(name)  # noqa: PTH113 (`Path.is_file` raises before Python 3.14)
+
+
+def is_folder(name: str | Path) -> bool:
+    """Whether there is such a folder."""
+    return os.path.isdir(name)  # noqa: PTH112
 
 
 @contextmanager
@@ -35,6 +50,22 @@ def read_json(path: Path) -> Any:
 def read_toml(path: Path) -> dict[str, Any]:
     """The values of a TOML file; raises what `read_json` does."""
     return tomllib.loads(path.read_text(encoding="utf-8"))
+
+
+def read_rows(source: Path | bytes) -> "pyarrow.Table":
+    """The table of one file, or of its bytes."""
+    import pyarrow
+    from pyarrow import parquet
+
+    given = pyarrow.BufferReader(source) if isinstance(source, bytes) else source
+    with parquet.ParquetFile(given, page_checksum_verification=True) as file:
+        return file.read().combine_chunks()
+
+
+def read_columns(path: Path) -> "dict[str, np.ndarray]":
+    """Its columns by name; what pandas noted beside them says nothing that a damaged file could not get wrong."""
+    frame = read_rows(path).to_pandas(ignore_metadata=True)
+    return {name: frame[name].to_numpy() for name in frame.columns}
 
 
 def in_words(fault: Exception) -> str:

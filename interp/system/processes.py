@@ -18,6 +18,8 @@ from typing import Any, TypeVar
 
 from interp.errors import InterpError, UsageError
 
+from .threads import during
+
 T = TypeVar("T")
 
 TIMEOUT = "INTERP_RANK_TIMEOUT"
@@ -137,12 +139,11 @@ def joined() -> Iterator[Ranks]:
             fix="Start them with `accelerate launch -m interp run ...` or torchrun, or unset WORLD_SIZE.",
         ) from error
     ranks = Ranks(dist.get_rank(group), dist.get_world_size(group), group)
-    token = _HERE.set(ranks)
     try:
-        yield ranks
-        ranks.union(None)  # nobody leaves while another still waits for an answer
+        with during(_HERE, ranks):
+            yield ranks
+            ranks.union(None)  # nobody leaves while another still waits for an answer
     finally:
-        _HERE.reset(token)
         if is_ours:
             dist.destroy_process_group()
         else:

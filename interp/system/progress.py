@@ -9,9 +9,11 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+
+from .threads import during
 
 Report = Callable[[int, int], None]
 """Called with the number done and the number in all."""
@@ -37,14 +39,9 @@ class _Stage:
 _STAGE: ContextVar[_Stage | None] = ContextVar("stage", default=None)
 
 
-@contextmanager
-def stage(name: str) -> Iterator[None]:
+def stage(name: str) -> AbstractContextManager[None]:
     """What is said inside the block begins with this name (`run 2 of 5`), after the names of the stages around it."""
-    token = _STAGE.set(_Stage(_in_stage(name), time.monotonic()))
-    try:
-        yield
-    finally:
-        _STAGE.reset(token)
+    return during(_STAGE, _Stage(_in_stage(name), time.monotonic()))
 
 
 def _in_stage(what: str) -> str:

@@ -40,12 +40,22 @@ def threads_worth(n_operations: int) -> int:
 
 
 @contextmanager
-def threads_by_work(n_operations: int) -> Iterator[None]:
-    """torch on the threads that a block of so many operations is worth, of those that it may use outside."""
+def during(variable: ContextVar[Item], value: Item) -> Iterator[None]:
+    """A value that a variable of this thread has for the length of the block."""
+    token = variable.set(value)
+    try:
+        yield
+    finally:
+        variable.reset(token)
+
+
+@contextmanager
+def torch_on(n_threads: int) -> Iterator[None]:
+    """torch on so many threads for the length of the block."""
     import torch
 
     allowed = torch.get_num_threads()
-    torch.set_num_threads(threads_worth(n_operations))
+    torch.set_num_threads(n_threads)
     try:
         yield
     finally:
@@ -60,17 +70,8 @@ def blas_on_one_thread() -> AbstractContextManager[object]:
 @contextmanager
 def one_thread() -> Iterator[None]:
     """torch and the linear algebra of numpy on one thread for the length of the block."""
-    import torch
-
-    before = torch.get_num_threads()
-    token = _OUTSIDE.set(n_workers())
-    torch.set_num_threads(1)
-    try:
-        with blas_on_one_thread():
-            yield
-    finally:
-        torch.set_num_threads(before)
-        _OUTSIDE.reset(token)
+    with during(_OUTSIDE, n_workers()), torch_on(1), blas_on_one_thread():
+        yield
 
 
 def n_workers() -> int:

@@ -13,7 +13,7 @@ import numpy as np
 
 from interp.findings import Findings
 from interp.formatting import short, with_unit
-from interp.plotting import NULL, PALETTE, error_bars
+from interp.plotting import NULL, PALETTE, add_menu, error_bars
 from interp.probe import Figure
 from interp.records.labels import label_with_unit
 from interp.table import Table
@@ -155,7 +155,7 @@ def _curves(probe: str, table: Table) -> Figure:
 
     of = [f"{t}: {m}" for t, m in zip(table["table"].tolist(), table["measure"].tolist(), strict=True)]
     measures, groups = [*dict.fromkeys(of)], [*dict.fromkeys(table["group"].tolist())]
-    plot, buttons, shown = go.Figure(), [], []
+    plot, shown = go.Figure(), []
     with_null: set[str] = set()
     for measure, group in itertools.product(measures, groups):
         here = (np.array(of) == measure) & (table["group"] == group)
@@ -164,27 +164,24 @@ def _curves(probe: str, table: Table) -> Figure:
         if np.isfinite(mine["null"]).any():
             plot.add_scatter(
                 x=mine["depth"], y=mine["null"], name="null", legendgroup="null", mode="lines",
-                showlegend=measure not in with_null, visible=measure == measures[0],
+                showlegend=measure not in with_null,
                 line={"color": NULL, "dash": _DASHES[1 + i % (len(_DASHES) - 1)]},
                 customdata=[group] * mine.n_rows, hovertemplate="null of %{customdata}: %{y}<extra></extra>",
             )  # fmt: skip
             with_null.add(measure)
             shown.append(measure)
         plot.add_scatter(
-            x=mine["depth"], y=value, name=_cut(group), mode="lines+markers", visible=measure == measures[0],
+            x=mine["depth"], y=value, name=_cut(group), mode="lines+markers",
             line={"color": PALETTE[i % len(PALETTE)], "dash": _DASHES[i // len(PALETTE) % len(_DASHES)]},
             error_y={"type": "data", "symmetric": False, "array": mine["high"] - value, "thickness": 1, "width": 0,
                      "arrayminus": value - mine["low"]},
         )  # fmt: skip
         shown.append(measure)
-    for measure in measures:
-        unit = str(table["unit"][of.index(measure)])
-        visible = [one == measure for one in shown]
-        title = {"yaxis.title.text": _title(measure.split(": ", 1)[1], unit)}
-        buttons.append({"label": measure, "method": "update", "args": [{"visible": visible}, title]})
-    plot.update_layout(updatemenus=[{"buttons": buttons, "active": 0, "name": "number"}], height=420)
+    titles = {m: _title(m.split(": ", 1)[1], str(table["unit"][of.index(m)])) for m in measures}
+    add_menu(plot, {measure: (measure, title) for measure, title in titles.items()}, shown)
+    plot.update_layout(height=420)
     plot.update_xaxes(title_text="depth (fraction of the layers)", range=[-0.04, 1.04])
-    plot.update_yaxes(title_text=_title(measures[0].split(": ", 1)[1], str(table["unit"][0])))
+    plot.update_yaxes(title_text=titles[measures[0]])
     reading = (
         "One line per group (or run). The horizontal axis is the fraction of the depth, because networks differ in "
         "their number of layers. Bars are 95 % intervals; each group has its null (hover for its name). Choose "

@@ -64,11 +64,6 @@ class Compared:
     against: Mapping[str, str | None]
 
     @property
-    def is_pooled(self) -> bool:
-        """Whether any group has several runs."""
-        return len(self.against) < len(self.runs)
-
-    @property
     def groups(self) -> dict[str, list[Run]]:
         return {group: [run for run in self.runs if run.group == group] for group in self.against}
 

@@ -101,8 +101,8 @@ def n_moved(found: Found) -> Scalar:
 def _notes(compared: Compared, differences: Table, groups: Sequence[str]) -> list[str]:
     apart = [group for group, against in compared.against.items() if against and group not in groups]
     notes = [f"Not compared in the answer, as they read other prompts: {', '.join(apart)}."] * bool(apart)
-    if compared.is_pooled:
-        counts = Counter(run.group for run in compared.runs)
+    counts = Counter(run.group for run in compared.runs)
+    if len(counts) < len(compared.runs):
         notes.append(
             f"Repetitions are pooled: {', '.join(f'{group} ({n})' for group, n in counts.items())}. Values are means "
             "over them with 95 % t intervals; differences have Welch's t interval. With two or three runs per group "

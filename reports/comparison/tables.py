@@ -8,7 +8,6 @@ shows up, with the rest, in the spread between them.
 import math
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from scipy import special
@@ -16,7 +15,7 @@ from scipy import special
 from interp.findings import Interval, Scalar
 from interp.formatting import cell
 from interp.records.answers import SAID, answers
-from interp.records.diff import shift
+from interp.records.diff import Shift
 from interp.statistics.intervals import NORMAL, TMean, t_mean, t_quantile
 from interp.table import LABEL, Table, number_columns
 
@@ -30,16 +29,6 @@ MOVER = "recovered from both intervals (MOVER)"
 WELCH = "Welch's t over runs"
 _PLACE = {"layer": -1, "depth": 0}
 """Columns that say how deep a row is, and what is added to the model's layers to give the last of them."""
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """A number with its 95 % bounds and, of a difference, its p against 0; NaN where there are none."""
-
-    value: float
-    low: float = math.nan
-    high: float = math.nan
-    p: float = math.nan
 
 
 def _number_rows(compared: Compared) -> Iterator[_Row]:
@@ -69,46 +58,50 @@ def _difference_rows(compared: Compared) -> Iterator[_Row]:
             yield {
                 "group": group, "against": against or "", **_about(key, mine[0], compared), "n_runs": len(mine),
                 "value": value.value, "low": value.low, "high": value.high, **_null_of(mine),
-                **_bounds("difference", difference), "p": difference.p, "verdict": verdict, "method": method,
-                "meaning": mine[0].meaning,
+                **number_columns("difference", difference.value, (difference.low, difference.high)),
+                "p": difference.p, "verdict": verdict, "method": method, "meaning": mine[0].meaning,
             }  # fmt: skip
 
 
-def estimate(repetitions: Sequence[Scalar]) -> Estimate | TMean:
+def estimate(repetitions: Sequence[Scalar]) -> TMean:
     """The mean over runs with its 95 % t interval; of a single run its value and its own interval."""
     if len(repetitions) == 1:
-        return Estimate(repetitions[0].value, *(repetitions[0].interval or ()))
+        return TMean(repetitions[0].value, *(repetitions[0].interval or (math.nan, math.nan)), math.nan)
     return t_mean([s.value for s in repetitions])
 
 
-def difference_of(theirs: Sequence[Scalar], mine: Sequence[Scalar]) -> tuple[Estimate, str, str]:
+def difference_of(theirs: Sequence[Scalar], mine: Sequence[Scalar]) -> tuple[TMean, str, str]:
     """Mine minus theirs, the verdict (see `interp.records.diff`), and by which method; nothing without a reference."""
     if not theirs:
-        return Estimate(math.nan), "", ""
+        return _alone(math.nan), "", ""
     if len(mine) == len(theirs) == 1:
-        moved = shift("", "", theirs[0], mine[0])
+        moved = Shift("", "", theirs[0], mine[0])
         if moved.interval is None:
-            return Estimate(moved.difference), moved.verdict, ""
+            return _alone(moved.difference), moved.verdict, ""
         return _with_p(moved.difference, *moved.interval), moved.verdict, MOVER
     x, y = np.array([s.value for s in theirs]), np.array([s.value for s in mine])
     difference = float(y.mean() - x.mean())
     if min(len(x), len(y)) < 2 or not np.isfinite([*x, *y]).all():
-        return Estimate(difference), "", "none: a group has one run, or a run without the number"
+        return _alone(difference), "", "none: a group has one run, or a run without the number"
     spread = np.array([a.var(ddof=1) / len(a) for a in (x, y)])
     if not spread.any():
-        return Estimate(difference), "differs" if difference else "same", "none: no spread between runs"
+        return _alone(difference), "differs" if difference else "same", "none: no spread between runs"
     freedom = spread.sum() ** 2 / (spread**2 / (np.array([len(x), len(y)]) - 1)).sum()
     half = t_quantile(freedom + 1) * math.sqrt(spread.sum())
     verdict = "moved" if abs(difference) > half else "within"
     p = float(2 * special.stdtr(freedom, -abs(difference) / math.sqrt(spread.sum())))
-    return Estimate(difference, difference - half, difference + half, p), verdict, WELCH
+    return TMean(difference, difference - half, difference + half, p), verdict, WELCH
 
 
-def _with_p(difference: float, low: float, high: float) -> Estimate:
+def _alone(difference: float) -> TMean:
+    return TMean(difference, math.nan, math.nan, math.nan)
+
+
+def _with_p(difference: float, low: float, high: float) -> TMean:
     """Two-sided p by the side of the interval that faces 0, as of a normal estimate."""
     half = difference - low if difference > 0 else high - difference
     p = float(2 * special.ndtr(-NORMAL * abs(difference) / half)) if half > 0 else math.nan
-    return Estimate(difference, low, high, max(p, sys.float_info.min))
+    return TMean(difference, low, high, max(p, sys.float_info.min))
 
 
 def _curve_rows(compared: Compared) -> Iterator[_Row]:
@@ -218,10 +211,6 @@ def _null_of(repetitions: Sequence[Scalar]) -> dict[str, object]:
     nulls = [(s.null.value, *s.null.band) for s in repetitions if s.null is not None]
     value, *band = np.mean(nulls, axis=0).tolist() if nulls else (math.nan,) * 3
     return number_columns("null", value, band)
-
-
-def _bounds(name: str, found: Estimate | TMean) -> dict[str, object]:
-    return number_columns(name, found.value, (found.low, found.high))
 
 
 _UNITS = {

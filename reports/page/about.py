@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from interp.errors import InterpError
@@ -195,15 +195,12 @@ def methods(record: RunRecord) -> str:
     return (
         f"Using {tool(record.environment)}, we read {model_name(record)} ({', '.join(identity)}) on "
         f"{prompts_in_words(record)}{hashed}, seed {record.spec.get('seed', 0)}. Intervals are 95 %. p is corrected by "
-        f"Benjamini and Hochberg over the {len(list(headlines(record)))} headline numbers of the record."
+        f"Benjamini and Hochberg over the {len(_headline(record))} headline numbers of the record."
     )
 
 
-def headlines(record: RunRecord) -> Iterator[tuple[str, Scalar]]:
-    """The headline scalars of every probe, in order."""
-    for findings in record.findings.values():
-        for name in findings.headline:
-            yield name, findings.scalars[name]
+def _headline(record: RunRecord) -> list[Scalar]:
+    return [findings[name] for findings in record.findings.values() for name in findings.headline]
 
 
 def usual_n(scalars: Sequence[Scalar]) -> str:
@@ -220,7 +217,7 @@ def corrected(s: Scalar) -> str:
 
 def bibtex(record: RunRecord) -> str:
     """An entry for the tool whose note pins this run: weights, n, nulls and interval methods."""
-    found = [scalar for _, scalar in headlines(record)]
+    found = _headline(record)
     nulls = dict.fromkeys(s.null.name for s in found if s.null)
     intervals = dict.fromkeys(s.interval_method for s in found if s.interval)
     counts = dict.fromkeys(s.counted_text for s in found if s.n is not None)

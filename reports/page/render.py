@@ -4,7 +4,9 @@ The page is a pure function of the record: rendered twice it is the same to the 
 part of it.
 """
 
-from collections.abc import Mapping, Sequence
+import re
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from itertools import groupby
 from pathlib import Path
@@ -23,11 +25,10 @@ from interp.system.whole_files import telling, writing
 
 from ..plotly.theme import DARK, LIGHT, SCHEMES, template
 from . import about
-from .calibration import the_tunnel
 from .sections import Section, differences, headline, opening, sections, side_by_side
 from .security import policy, script_json
+from .shipped import the_tunnel
 from .tabulate import N_ROWS
-from .terms import explained
 
 RULE = (
     "A number is significant, above or below its null, if its p is at most 0.05 (corrected over the headline numbers "
@@ -137,6 +138,16 @@ def _said(record: RunRecord) -> dict[str, Any]:
         "contradictions": contradictions(record.findings), "compared": compared,
         "differences": differing,
     }  # fmt: skip
+
+
+def explained(parts: Mapping[Any, Iterable[str]]) -> dict[Any, dict[str, str]]:
+    """The terms of `terms.toml` that occur in each part of a page and in none before it, with their meanings."""
+    left, found = tomllib.loads(static("page/terms.toml")), {}
+    for part, texts in parts.items():
+        shown = "\n".join(texts)
+        first = [term for term, of in left.items() if re.search(of["pattern"], shown, re.IGNORECASE)]
+        found[part] = {term: left.pop(term)["meaning"] for term in first}
+    return found
 
 
 def _title(record: RunRecord, drawn: Sequence[Section], lead: Answer | None) -> str:

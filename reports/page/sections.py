@@ -19,9 +19,8 @@ from interp.settings import read_fields
 from interp.table import Table
 
 from ..plotly.prepare import Plot, prepare, undrawable
-from . import certified
-from .calibration import TRUTHS, Calibration, calibrations, the_tunnel
 from .security import script_json
+from .shipped import TRUTHS, Calibration, calibrations, certificate_line, the_tunnel
 from .strip import Strip, strip
 from .tabulate import Listing, listings
 
@@ -254,7 +253,7 @@ def _section(record: RunRecord, name: str, findings: Findings, tables: Mapping[s
         numbers=tuple(Number(name, n, s, strip(s)) for n, s in findings.scalars.items() if n not in findings.headline),
         tables=tuple(listing for table, listing in tables.items() if table not in shown),
         notes=findings.notes,
-        certified=certified.line(name, record),
+        certified=certificate_line(name, record),
     )
 
 

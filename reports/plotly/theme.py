@@ -96,20 +96,10 @@ def recoloured(value: Any, scheme: Scheme) -> Any:
     """A figure with the palette's colours, and their faded forms, replaced by the scheme's own, under `...color`."""
 
     def own(value: Any, key: str) -> Any:
-        return _own_colour(value, scheme) if isinstance(value, str) and key.endswith("color") else value
+        if isinstance(value, str) and key.endswith("color"):
+            for named, shown in zip(PALETTE, scheme.series, strict=True):
+                old, new = (faded(colour, 1.0).removesuffix("1.0)") for colour in (named, shown))  # at any opacity
+                value = shown if value.upper() == named else value.replace(old, new, 1)
+        return value
 
     return mapped(value, own)
-
-
-def _own_colour(colour: str, scheme: Scheme) -> str:
-    for named, own in zip(PALETTE, scheme.series, strict=True):
-        if colour.upper() == named:
-            return own
-        if colour.startswith(_opened(named)):
-            return colour.replace(_opened(named), _opened(own), 1)
-    return colour
-
-
-def _opened(colour: str) -> str:
-    """How `interp.plotting.faded` begins to write this colour at any opacity."""
-    return faded(colour, 1.0).removesuffix("1.0)")

@@ -16,9 +16,9 @@ from interp.editing.edit_files import read_edits
 from interp.edits import PatternsOf, RemoveAxis
 from interp.errors import ModelError, UsageError
 from interp.hooks.attention import Listener, listening
+from interp.loading.load import with_donors
 from interp.need import Need
 from interp.prompt import Prompt, PromptSet
-from interp.running.donors import with_donors
 from tests.tiny_models import FAMILIES, VOCAB, tiny_config, tiny_model, wrap
 from tests.tokenised import of_words
 

@@ -46,7 +46,7 @@ def autograd_jacobian(model, ids, depth, valid):
 
     handles = [
         blocks[depth].register_forward_pre_hook(replaced, with_kwargs=True),
-        model.family.head_modules(model.module)[0].register_forward_pre_hook(end),
+        model.family.behind_blocks(model.module).register_forward_pre_hook(end),
     ]
     tokens = torch.from_numpy(ids)[None]
 

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 import interp
 from interp.cli.app import app
 from interp.errors import ModelError
-from interp.loading import checked_before
+from interp.loading import load as checked_before
 from interp.loading.load import load
 from tests.tiny_models import tiny_model
 

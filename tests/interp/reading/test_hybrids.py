@@ -15,7 +15,7 @@ from interp.errors import ModelError, UsageError
 from interp.family import HeadShape
 from interp.hooks.block_hooks import first_of
 from interp.need import Need
-from interp.reading.early_exit import layers_of
+from interp.reading.batches import layers_of
 from interp.reading.forward import packs_for
 from interp.reading.lens import Lens
 from interp.registry import load_entry

@@ -18,7 +18,8 @@ from interp.system.threads import (
     n_workers,
     one_thread,
     side_by_side,
-    threads_by_work,
+    threads_worth,
+    torch_on,
 )
 from interp.testing import Shape, same_findings, synthetic_capture
 from tests.plain_probe import PlainProbe
@@ -101,7 +102,7 @@ def test_findings_do_not_depend_on_the_number_of_threads(name):
 
 
 def threads_in(n_operations):
-    with threads_by_work(n_operations):
+    with torch_on(threads_worth(n_operations)):
         return torch.get_num_threads()
 
 
@@ -110,7 +111,7 @@ def test_passes_take_the_threads_that_their_work_is_worth_and_no_more_than_torch
         monkeypatch.delenv(name, raising=False)
     with threads_of_torch(3):
         assert [threads_in(n * PER_THREAD // 10) for n in (0, 9, 19, 20, 35, 1000)] == [1, 1, 1, 2, 3, 3]
-        with pytest.raises(ZeroDivisionError), threads_by_work(0):
+        with pytest.raises(ZeroDivisionError), torch_on(1):
             1 / 0  # noqa: B018
         assert torch.get_num_threads() == 3
     with threads_of_torch(3), one_thread():

@@ -3,9 +3,9 @@
 from dataclasses import replace
 
 import pytest
-from interp.reports.page.calibration import TRUTHS, calibrations, the_tunnel
 from interp.reports.page.render import html
 from interp.reports.page.sections import headline
+from interp.reports.page.shipped import TRUTHS, calibrations, the_tunnel
 
 import interp
 from interp.registry import load_entry

@@ -4,7 +4,7 @@ import json
 from dataclasses import replace
 
 import pytest
-from interp.reports.page.certified import SITE, certificates, line
+from interp.reports.page.shipped import SITE, certificate_line, certificates
 
 import interp
 from interp.records.probe_code import code_hash
@@ -43,29 +43,29 @@ def a_record():
 
 
 def test_the_line_says_how_often_it_was_called_at_worst_and_with_what_power(record):
-    said, where = line("manifold", record, KNOWN)
+    said, where = certificate_line("manifold", record, KNOWN)
     assert said == (
         "Certificate: without an effect, its headline numbers are significant in at most 4.5 % of simulations (one, "
         "200 simulations “heavy tails”); power 80 % at the smallest planted effect (R² = 0.05, 500 prompts)."
     )
     few = {"manifold": {**KNOWN["manifold"], "numbers": NUMBERS[2:]}}
-    assert "no headline number was tested in enough simulations" in line("manifold", record, few)[0]
+    assert "no headline number was tested in enough simulations" in certificate_line("manifold", record, few)[0]
     none = {"manifold": {**KNOWN["manifold"], "numbers": NUMBERS[1:]}}
-    assert "in at most 0 % of simulations (60 of each kind)" in line("manifold", record, none)[0]
+    assert "in at most 0 % of simulations (60 of each kind)" in certificate_line("manifold", record, none)[0]
     assert where == f"{SITE}manifold.html"
-    assert line("another", record, KNOWN) == ("", "")
+    assert certificate_line("another", record, KNOWN) == ("", "")
 
 
 def test_poor_verdicts_other_code_and_other_parameters_are_said(record):
     bad = [{**NUMBERS[0], "word": "liberal"}, {**NUMBERS[1], "word": "without power"}]
     bad += [{**NUMBERS[2], "word": "not tested"}]
-    said, _ = line("manifold", record, {"manifold": {**KNOWN["manifold"], "numbers": bad}})
+    said, _ = certificate_line("manifold", record, {"manifold": {**KNOWN["manifold"], "numbers": bad}})
     assert "one is liberal; two is without power; three is not tested." in said
     other = replace(record, environment={"probe_code": {"manifold": "f" * 16}})
-    assert "its code differs" in line("manifold", other, KNOWN)[0]
-    assert "not recorded" in line("manifold", replace(record, environment={}), KNOWN)[0]
+    assert "its code differs" in certificate_line("manifold", other, KNOWN)[0]
+    assert "not recorded" in certificate_line("manifold", replace(record, environment={}), KNOWN)[0]
     changed = replace(record, parameters={"manifold": {"site": "z", "n_null": 20, "seed": 7}})
-    said, _ = line("manifold", changed, KNOWN)
+    said, _ = certificate_line("manifold", changed, KNOWN)
     assert said.endswith("Caution: it used other values of site.")
 
 

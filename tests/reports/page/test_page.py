@@ -7,8 +7,7 @@ from dataclasses import replace
 from importlib.resources import files
 
 import pytest
-from interp.reports.page.render import html, render
-from interp.reports.page.terms import explained
+from interp.reports.page.render import explained, html, render
 
 from interp import registry
 from interp.errors import RecordError

@@ -1,21 +1,71 @@
-"""What the shipped certificate of a probe says, in the line that the page of a run has for it.
+"""What ships with the tool and is shown beside the numbers of a run: two known models, and the certificate of a probe.
 
-`certificates.json` is made from the records under `examples/certificates` (`examples/README.md` says how). A run of
-other code, or with other parameters, is told so: the certificate is then of another probe than the one that was run, if
-only a little.
+`calibration.json` holds every headline number of the same probes on two known models, with its interval and its null,
+and what the runs were: a user's model stands between them. The first is the shipped wind tunnel, whose exact posterior
+is known; the second a language model. `certificates.json` is made from the records under `examples/certificates`. A run
+of other code, or with other parameters, is told so: the certificate is then of another probe than the one that was run,
+if only a little. How both are made is told in `examples/README.md`.
 """
 
 import json
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+from interp.findings import Scalar
+from interp.formatting import last_part
 from interp.records.record import RunRecord
-from interp.records.versioned_json import plain_json
+from interp.records.versioned_json import plain_json, scalar_in
 
-PATH = Path(__file__).parent.parent / "certificates.json"
+CALIBRATION = Path(__file__).parent.parent / "calibration.json"
+
+TRUTHS: Mapping[str, tuple[float, str]] = {
+    "components.posterior_kl": (0.0, "the ideal observer"),
+    "sula.skill": (1.0, "Bayes"),
+    "sula.kl_skill": (1.0, "Bayes"),
+    "sula.outcome_mass": (1.0, "only outcomes can follow"),
+    "depth_use.copies_gain": (0.0, "a copied observation adds no evidence"),
+}
+"""What a reader who answers with the exact posterior would give, by headline number of the task bijection."""
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """One model's headline numbers by `probe.name`, and what the run was."""
+
+    model: str
+    made: Mapping[str, Any]
+    numbers: Mapping[str, Scalar]
+
+    @property
+    def name(self) -> str:
+        """How the page names the model: `tunnel:bijection-gpt-neox`, `smollm2-135m-instruct`."""
+        return last_part(self.model)
+
+    def is_of(self, record: RunRecord) -> bool:
+        """Whether a record is of the very weights."""
+        return record.model.get("fingerprint") == self.made["fingerprint"]
+
+
+@cache
+def calibrations() -> tuple[Calibration, Calibration]:
+    """The tunnel and the language model; the data file, read once."""
+    tunnel, language_model = (
+        Calibration(each["model"], each["made"], {name: scalar_in(kept) for name, kept in each["numbers"].items()})
+        for each in json.loads(CALIBRATION.read_text(encoding="utf-8"))
+    )
+    return tunnel, language_model
+
+
+def the_tunnel() -> Calibration:
+    """The shipped wind tunnel, the one of the two whose truth is known."""
+    return calibrations()[0]
+
+
+CERTIFICATES = Path(__file__).parent.parent / "certificates.json"
 SITE = "https://interp-authors.github.io/interp/certificates/"
 
 _NOT_COMPARED = ("seed",)
@@ -25,10 +75,10 @@ _NOT_COMPARED = ("seed",)
 @cache
 def certificates() -> Mapping[str, Any]:
     """What is known of every certified probe; the data file, read once."""
-    return json.loads(PATH.read_text(encoding="utf-8"))
+    return json.loads(CERTIFICATES.read_text(encoding="utf-8"))
 
 
-def line(probe: str, record: RunRecord, known: Mapping[str, Any] | None = None) -> tuple[str, str]:
+def certificate_line(probe: str, record: RunRecord, known: Mapping[str, Any] | None = None) -> tuple[str, str]:
     """A sentence on the certificate of a probe, and the address of its page; both empty where there is none."""
     found = (certificates() if known is None else known).get(probe)
     if found is None:
