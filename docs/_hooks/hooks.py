@@ -26,6 +26,7 @@ import two_models
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+PROBES = PROJECT["entry-points"]["interp.probes"]
 IS_RELEASED = "<!-- before release -->" not in (ROOT / "README.md").read_text()
 """Before the release nothing links to the repository, which is not public yet: see `make released`."""
 
@@ -35,7 +36,7 @@ GENERATED: dict[str, Callable[[], str]] = {
     "reference/sites.md": reference.sites,
     "reference/record.md": reference.record,
     "reference/families.md": reference.families,
-    **{f"gallery/{probe}.md": partial(gallery.page, probe) for probe in PROJECT["entry-points"]["interp.probes"]},
+    **{f"gallery/{probe}.md": partial(gallery.page, probe) for probe in PROBES},
 }
 """Whole pages, by what makes them."""
 
@@ -79,10 +80,24 @@ COPIED = {
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
     urls = PROJECT["urls"]
+    config.nav = _with_probes(config.nav)
     config.site_url = urls["Documentation"]
     if IS_RELEASED:
         config.repo_url, config.repo_name = urls["Repository"], PROJECT["name"]
     return config
+
+
+def _with_probes(nav: Any) -> Any:
+    """The navigation with the page of each probe for a `*` in a name."""
+    if isinstance(nav, dict):
+        return {title: _with_probes(part) for title, part in nav.items()}
+    if isinstance(nav, list):
+        return [page for part in nav for page in (_pages(part) if isinstance(part, str) else [_with_probes(part)])]
+    return nav
+
+
+def _pages(name: str) -> list[str]:
+    return [name.replace("*", probe) for probe in PROBES] if "*" in name else [name]
 
 
 @event_priority(100)  # before the plug-in that renders notebooks looks for them

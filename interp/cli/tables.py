@@ -277,9 +277,13 @@ def print_fields(kind: Literal["probe", "study"], name: str) -> None:
     rows = ((field, str(value), takes.get(field, "")) for field, value in defaults.items())
     show_table(None, ("field", "default", "takes"), rows)
     named = sorted(cls.quantities.items(), key=lambda item: not item[1].is_headline)
-    rows = [(in_general(n), "yes" if of.is_headline else "", of.unit, in_general(of.meaning)) for n, of in named]
+    rows = [
+        (n.format(prefix="entropy"), "yes" if of.is_headline else "", of.unit, in_general(of.meaning))
+        for n, of in named
+    ]
     if rows:
         show_table("its numbers", ("number", "headline", "unit", "what it says"), rows)
+        show_notes(["A run fills in the words in capitals."])
 
 
 def print_prompts() -> None:

@@ -82,6 +82,7 @@ app = typer.Typer(
     help="Train networks on tasks whose posterior is known, and measure how close they come.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
+    add_completion=False,
 )
 
 _SECONDS_BETWEEN_LINES = 5.0
@@ -118,7 +119,7 @@ def train_command(
         list[str] | None, typer.Option(help="figure=value: an upper bound, kept in the card and checked by rebuild.")
     ] = None,
     variant: Annotated[str, typer.Option(help="Suffix that tells networks of a task and architecture apart.")] = "",
-    out: Annotated[Path, typer.Option(help="Folder that receives <task>-<arch>-<variant>.")] = Path("runs"),
+    out: Annotated[Path, typer.Option(help="Folder that receives TASK-ARCH-VARIANT.")] = Path("runs"),
     quiet: QuietOption = False,
 ) -> None:
     """Train a network, compare it with the exact posterior, and save it. The same command resumes."""
