@@ -23,12 +23,12 @@ LEAST_JUDGED = 60
 """Simulations in which a number has to be judged before its rate is said: of fewer, none called may still be 5 %."""
 
 MEANINGS: dict[Word, str] = {
-    "holds": "called in 5 % of the null simulations, within the error of counting",
-    "liberal": "called in more than 5 % of the null simulations, beyond the error of counting: its p is too small",
-    "conservative": "called in less than 5 % of the null simulations, beyond the error of counting: it may miss",
-    "without power": "not called in half of the simulations even at the largest planted effect",
-    "no p": "it has no p, so that nothing is called: read it beside its null",
-    "not tested": f"judged in fewer than {LEAST_JUDGED} simulations in which it has nothing to find",
+    "holds": "significant in 5 % of the simulations without an effect, within counting error",
+    "liberal": "significant in more than 5 % of the simulations without an effect, beyond counting error",
+    "conservative": "significant in less than 5 % of the simulations without an effect: it may miss effects",
+    "without power": "significant in fewer than half of the simulations even with the largest planted effect",
+    "no p": "it has no p: read it beside its null",
+    "not tested": f"testable in fewer than {LEAST_JUDGED} simulations without an effect",
 }
 
 
