@@ -84,6 +84,9 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
     config.site_url = urls["Documentation"]
     if IS_RELEASED:
         config.repo_url, config.repo_name = urls["Repository"], PROJECT["name"]
+    else:  # it is opened from files
+        config.use_directory_urls = False
+        config.extra["polyfills"] = ["assets/search-from-files.js"]
     return config
 
 
@@ -158,8 +161,11 @@ def on_page_context(context: dict[str, Any], page: Page, config: MkDocsConfig, n
     return context
 
 
+@event_priority(-100)  # after the search has written its index
 def on_post_build(config: MkDocsConfig) -> None:
-    """`llms.txt`: what the project is, and every page with its first sentence."""
+    """`llms.txt`: what the project is, and every page with its first sentence. The index of the search as a script."""
+    index = Path(config.site_dir) / "search" / "search_index.json"
+    index.with_suffix(".js").write_text(f"var __index = {index.read_text(encoding='utf-8')}", encoding="utf-8")
     lines = [f"# {config.site_name}", "", f"> {config.site_description}", "", "## Pages", ""]
     lines += [f"- [{title}]({url})" + (f": {sentence}" if sentence else "") for title, url, sentence in _PAGES]
     (Path(config.site_dir) / "llms.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")

@@ -3,7 +3,7 @@ const scheme = () => (document.body.dataset.mdColorScheme === "slate" ? "dark" :
 const draw = (figure) => {
   const place = figure.querySelector("div");
   const { data, layout } = JSON.parse(figure.querySelector("script").textContent)[scheme()];
-  Plotly.react(place, data, { ...layout, width: Math.max(place.clientWidth, 560) }, { displayModeBar: false });
+  Plotly.react(place, data, { ...layout, width: Math.max(place.clientWidth, 340) }, { displayModeBar: false });
 };
 const figures = [...document.querySelectorAll(".plotly-figure")];
 const seen = new IntersectionObserver(
