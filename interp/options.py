@@ -105,7 +105,9 @@ class RunOptions:
         "str | torch.dtype | None",
         Option("--dtype", "float32 (default if it fits), bfloat16, float16, float64.", kind=str, take="dtype_name"),
     ] = None
-    n_pool: Annotated[int | None, Option("--n-pool", "How many prompts (of a tunnel: sequences) to read.", least=1)] = None
+    n_pool: Annotated[int | None, Option("--n-pool", "How many prompts (of a tunnel: sequences) to read.", least=1)] = (
+        None
+    )
     per_quintile: Annotated[
         int | None,
         Option(
@@ -156,7 +158,13 @@ class RunOptions:
     ] = ()  # fmt: skip
     device: Annotated[
         "str | torch.device | int | None",
-        Option("--device", "cpu, cuda, cuda:1 or mps; left out, cuda if there is one, else cpu.", kind=str, recorded="never", take="device_name"),
+        Option(
+            "--device",
+            "cpu, cuda, cuda:1 or mps; left out, cuda if there is one, else cpu.",
+            kind=str,
+            recorded="never",
+            take="device_name",
+        ),
     ] = None
     device_map: Annotated[
         str | Mapping[str, int | str] | None,

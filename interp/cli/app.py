@@ -247,8 +247,7 @@ def certify(
         record = try_out(probe, settings=settings[probe], scale=scale, seed=seed, out=out, quiet=quiet)
         if not quiet:
             print_certificate(record)
-        assert record.path is not None
-        print(record.path / "report.html")
+        print(record.page)
 
 
 @app.command(epilog="Example: interp replicate paper3 --model pythia-410m --model phi-2")

@@ -28,8 +28,7 @@ def finish(record: "RunRecord", quiet: bool, verbose: bool) -> None:
         from interp.cli.tables import print_record
 
         print_record(record, verbose)
-    assert record.path is not None
-    print(record.path / "report.html")
+    print(record.page)
 
 
 def finish_comparison(record: "RunRecord", quiet: bool, verbose: bool) -> None:
