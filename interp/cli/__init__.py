@@ -2,4 +2,4 @@
 
 from interp.cli.app import main as main
 
-__all__ = ["completion", "tables", "terminal"]
+__all__ = ["completion", "saved", "tables", "terminal"]
