@@ -32,9 +32,10 @@ test-all: $(READY) docs
 	CHECK_EVERY_CALL=1 $(PYTEST) -m "not stress" examples tests $(if $(REAL_MODEL),,--deselect examples/real-model.ipynb)
 	@$(if $(REAL_MODEL),,echo "examples/real-model.ipynb was not run: REAL_MODEL names no model")
 
-# The site, in build/site. A broken link, name or mark is an error; nothing is fetched from other hosts.
+# The site, to be opened in a browser. A broken link, name or mark is an error; nothing is fetched from other hosts.
 docs: .venv/.docs-ready
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --site-dir build/site
+	@echo build/site/index.html
 
 # Every library but torch at the oldest version that pyproject.toml allows; TORCH=2.8.0 where that can be had too.
 test-lowest: BIN := .venv-lowest/bin

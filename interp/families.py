@@ -68,7 +68,7 @@ _SHARED = {"mlp": ("block_sparse_moe", "shared_mlp"), "router": "block_sparse_mo
 """Granite with experts, and beside them a feed-forward that all tokens pass; the one or the other may be missing."""
 
 _GATED = "linear attention in most layers; a gate multiplies head outputs, z is what enters W_O"
-_ITS_OWN = "its attention asks no interface, and is asked by its own forward while it is read"
+_ITS_OWN = "its own attention, which does not use transformers' interface, is replaced while it is read"
 
 _TABLE = (
     _like_gpt2("gpt_neox", "query_key_value", layers="gpt_neox.layers", final_norm="gpt_neox.final_layer_norm",

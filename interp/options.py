@@ -79,7 +79,7 @@ class RunOptions:
     settings: Annotated[
         Mapping[str, Mapping[str, Any]] | None,
         Option(
-            "--set", "Option of a probe: PROBE.field=value; repeat for more. In Python {PROBE: {field: value}}.",
+            "--set", "Setting of a probe: PROBE.field=value; repeat for more. In Python {PROBE: {field: value}}.",
             kind=list[str], write=write_settings,
         ),
     ] = None  # fmt: skip
@@ -105,17 +105,19 @@ class RunOptions:
         "str | torch.dtype | None",
         Option("--dtype", "float32 (default if it fits), bfloat16, float16, float64.", kind=str, take="dtype_name"),
     ] = None
-    n_pool: Annotated[int | None, Option("--n-pool", "Prompts to read: the pool (tunnel: sequences).", least=1)] = None
+    n_pool: Annotated[int | None, Option("--n-pool", "How many prompts (of a tunnel: sequences) to read.", least=1)] = (
+        None
+    )
     per_quintile: Annotated[
         int | None,
         Option(
             "--draw",
-            "Prompts drawn from each fifth of next-token entropy; 0 (None in Python): the whole pool.",
+            "Prompts of each fifth of next-token entropy that some probes use; 0 (None in Python): all prompts.",
             kind=int, least=0, take="whole_pool", write=lambda n: (str(n or 0),),
         ),
     ] = 15  # fmt: skip
     window: Annotated[int | None, Option("--window", "Read the last N tokens of each text (0: all).", least=0)] = None
-    seed: Annotated[int, Option("--seed", "Seed of draws, nulls and intervals.", least=0, most=LARGEST_SEED)] = 0
+    seed: Annotated[int, Option("--seed", "Seed of everything that is random.", least=0, most=LARGEST_SEED)] = 0
     text_column: Annotated[str, Option("--text-column", "Column of the file or data set that holds the text.")] = "text"
     cluster: Annotated[
         str | None,
@@ -156,7 +158,13 @@ class RunOptions:
     ] = ()  # fmt: skip
     device: Annotated[
         "str | torch.device | int | None",
-        Option("--device", "cuda if there is one, cpu, cuda:1 ...", kind=str, recorded="never", take="device_name"),
+        Option(
+            "--device",
+            "cpu, cuda, cuda:1 or mps; left out, cuda if there is one, else cpu.",
+            kind=str,
+            recorded="never",
+            take="device_name",
+        ),
     ] = None
     device_map: Annotated[
         str | Mapping[str, int | str] | None,

@@ -26,6 +26,7 @@ import two_models
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+PROBES = PROJECT["entry-points"]["interp.probes"]
 IS_RELEASED = "<!-- before release -->" not in (ROOT / "README.md").read_text()
 """Before the release nothing links to the repository, which is not public yet: see `make released`."""
 
@@ -35,7 +36,7 @@ GENERATED: dict[str, Callable[[], str]] = {
     "reference/sites.md": reference.sites,
     "reference/record.md": reference.record,
     "reference/families.md": reference.families,
-    **{f"gallery/{probe}.md": partial(gallery.page, probe) for probe in PROJECT["entry-points"]["interp.probes"]},
+    **{f"gallery/{probe}.md": partial(gallery.page, probe) for probe in PROBES},
 }
 """Whole pages, by what makes them."""
 
@@ -79,10 +80,27 @@ COPIED = {
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
     urls = PROJECT["urls"]
+    config.nav = _with_probes(config.nav)
     config.site_url = urls["Documentation"]
     if IS_RELEASED:
         config.repo_url, config.repo_name = urls["Repository"], PROJECT["name"]
+    else:  # it is opened from files
+        config.use_directory_urls = False
+        config.extra["polyfills"] = ["assets/search-from-files.js"]
     return config
+
+
+def _with_probes(nav: Any) -> Any:
+    """The navigation with the page of each probe for a `*` in a name."""
+    if isinstance(nav, dict):
+        return {title: _with_probes(part) for title, part in nav.items()}
+    if isinstance(nav, list):
+        return [page for part in nav for page in (_pages(part) if isinstance(part, str) else [_with_probes(part)])]
+    return nav
+
+
+def _pages(name: str) -> list[str]:
+    return [name.replace("*", probe) for probe in PROBES] if "*" in name else [name]
 
 
 @event_priority(100)  # before the plug-in that renders notebooks looks for them
@@ -143,8 +161,11 @@ def on_page_context(context: dict[str, Any], page: Page, config: MkDocsConfig, n
     return context
 
 
+@event_priority(-100)  # after the search has written its index
 def on_post_build(config: MkDocsConfig) -> None:
-    """`llms.txt`: what the project is, and every page with its first sentence."""
+    """`llms.txt`: what the project is, and every page with its first sentence. The index of the search as a script."""
+    index = Path(config.site_dir) / "search" / "search_index.json"
+    index.with_suffix(".js").write_text(f"var __index = {index.read_text(encoding='utf-8')}", encoding="utf-8")
     lines = [f"# {config.site_name}", "", f"> {config.site_description}", "", "## Pages", ""]
     lines += [f"- [{title}]({url})" + (f": {sentence}" if sentence else "") for title, url, sentence in _PAGES]
     (Path(config.site_dir) / "llms.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")

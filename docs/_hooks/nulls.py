@@ -66,7 +66,7 @@ def _exchanged(rng: np.random.Generator) -> Picture:
     shuffled = rng.permutation(entropy)
     return Picture(
         [_points(axis, entropy, INK)], [_points(axis, shuffled, GREY)],
-        ("prompts as measured", "entropies dealt out again"), ("PC1", "entropy, bits"),
+        ("prompts as measured", "entropies permuted"), ("PC1", "entropy, bits"),
         "|Spearman ρ|", rho(entropy), [rho(rng.permutation(entropy)) for _ in range(N_DRAWS)],
     )  # fmt: skip
 
@@ -85,7 +85,7 @@ def _gaussian(rng: np.random.Generator) -> Picture:
     places = np.arange(1, 21)
     return Picture(
         [go.Bar(x=places, y=spectrum(cloud), marker_color=INK)], [go.Bar(x=places, y=null(), marker_color=GREY)],
-        ("75 prompts as measured", "75 Gaussian points, same column variances"), ("component", "share of variance"),
+        ("75 prompts as measured", "75 Gaussian points"), ("component", "share of variance"),
         "PC1 + PC2 share", float(spectrum(cloud)[:2].sum()), [float(null()[:2].sum()) for _ in range(N_DRAWS)],
     )  # fmt: skip
 
@@ -99,7 +99,7 @@ def _signs(rng: np.random.Generator) -> Picture:
 
     return Picture(
         [go.Bar(x=order, y=gains, marker_color=INK)], [go.Bar(x=order, y=flipped(), marker_color=GREY)],
-        ("difference in each prompt", "each prompt's sign by a coin"), ("prompt", "difference, bits"),
+        ("difference in each prompt", "with random signs"), ("prompt", "difference, bits"),
         "mean difference, bits", float(gains.mean()), [float(flipped().mean()) for _ in range(N_DRAWS)],
     )  # fmt: skip
 
@@ -125,7 +125,7 @@ def _keys(rng: np.random.Generator) -> Picture:
 
     return Picture(
         [map_of(attention(keys))], [map_of(other())],
-        ("a prompt with its own keys", "the same queries, another prompt's keys"), ("key position", "query position"),
+        ("a prompt with its own keys", "with another prompt's keys"), ("key position", "query position"),
         "attention entropy, bits", entropy(attention(keys)), [entropy(other()) for _ in range(N_DRAWS)],
     )  # fmt: skip
 
@@ -145,7 +145,7 @@ def _turned(rng: np.random.Generator) -> Picture:
     return Picture(
         [_points(*first.T, INK), _points(*second.T, PALETTE[1])],
         [_points(*first.T, INK), _points(*second_turned.T, GREY)],
-        ("keys of two heads", "one head's cloud turned at random"), ("dimension 1", "dimension 2"),
+        ("keys of two heads", "one cloud rotated at random"), ("dimension 1", "dimension 2"),
         "mean |cos| between the heads", cosine(first, second), [cosine(first, turned()) for _ in range(N_DRAWS)],
     )  # fmt: skip
 
@@ -164,7 +164,7 @@ def _controls(rng: np.random.Generator) -> Picture:
     frame = go.Scatter(x=[0, 0], y=[0, 0.11], mode="markers", marker_opacity=0)  # the same axis in both panels
     return Picture(
         [line(curve(top), INK), frame], [*(line(curve(s), GREY) for s in strengths[:19]), frame],
-        ("the axis removed", "19 matched control axes removed"), ("dose", "KL from the unedited model, bits"),
+        ("the axis removed", "19 control axes removed"), ("dose", "KL from the unedited model, bits"),
         "KL at dose 1, bits", top, list(strengths),
     )  # fmt: skip
 
@@ -182,7 +182,7 @@ def _untrained(rng: np.random.Generator) -> Picture:
     flat = go.Scatter(x=[0, 0], y=[2.4, 4.8], mode="markers", marker_opacity=0)
     return Picture(
         [line(trained, INK), flat], [*(line(profile(0.1), GREY) for _ in range(3)), flat],
-        ("trained weights", "three sets of untrained weights"), ("layer", "attention entropy, bits"),
+        ("trained weights", "untrained weights, 3 seeds"), ("layer", "attention entropy, bits"),
         "entropy, first − last layer", float(trained[0] - trained[-1]),
         [float(p[0] - p[-1]) for p in (profile(0.1) for _ in range(N_DRAWS))],
     )  # fmt: skip

@@ -163,8 +163,8 @@ def families() -> str:
         "fine-tune of Llama is a `llama`.\n\n"
         + table(("`model_type`", "Projections", "Blocks", "Queries and keys normalised", "Special"), rows)
         + "\nWhat entropies and weights mean beside a learnt sink (gpt-oss): [learnt sinks](../explanations/hooks.md"
-        "#learnt-sinks). Queries and keys before rotary embedding (`q_pre`, `k_pre`) are normalised where the model "
-        "normalises them, also if it does so behind rotary embedding (Llama 4, nanochat).\n"
+        "#learnt-sinks). Queries and keys before rotary embedding (`q_pre`, `k_pre`) are normalised if the model "
+        "normalises them, even after rotary embedding (Llama 4, nanochat).\n"
         "\n## Hybrids\n\nWhere some layers have a convolution or a state-space model in place of attention, arrays of "
         "attention hold the layers that have it, `model.info.layers_with_attention`; numbers of layers are those of "
         "the model. Probes that read attention alone see these layers and name them in a note; those of the residual "
@@ -174,10 +174,10 @@ def families() -> str:
         "\n## Multimodal models\n\nWhere prompts are text, the language model inside a multimodal one is read, with "
         "its head: from a folder, the hub or memory. The record says which class it is part of. Weights of the vision "
         "part stay in their files; a model in memory is left whole. Positions and masks are what the whole model makes "
-        "of text: tokens that stand for an image which is not there are read like any others. Tests hold these:\n\n"
+        "of text: tokens that stand for an image which is not there are read like any others. Tested:\n\n"
         + table(("Checkpoint", "Class", "`model_type` of the text part"), _MULTIMODAL)
         + "\nOthers whose text part is in the table above are tried, and the self-check decides. PaliGemma is refused: "
-        "its text sees what is behind it.\n"
+        "its text attends to later tokens.\n"
         "\n## Families that cannot be read\n\n"
         + table(("`model_type`", "Called", "Why"), refused)
         + "\n"

@@ -3,7 +3,8 @@ const scheme = () => (document.body.dataset.mdColorScheme === "slate" ? "dark" :
 const draw = (figure) => {
   const place = figure.querySelector("div");
   const { data, layout } = JSON.parse(figure.querySelector("script").textContent)[scheme()];
-  Plotly.react(place, data, { ...layout, width: Math.max(place.clientWidth, 560) }, { displayModeBar: false });
+  const least = layout.xaxis3 ? 620 : Math.max(340, (layout.margin.l || 0) + 280); // narrower, its parts would overlap
+  Plotly.react(place, data, { ...layout, width: Math.max(place.clientWidth, least) }, { displayModeBar: false });
 };
 const figures = [...document.querySelectorAll(".plotly-figure")];
 const seen = new IntersectionObserver(

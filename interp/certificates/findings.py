@@ -107,10 +107,10 @@ def _null(kinds: Mapping[str, Counts]) -> dict[str, Count]:
 
 
 def _scalar(number: str, word: Word, null: Count) -> Scalar:
-    meaning = f"share of simulations without an effect in which {number} is called, of those that judge it: {word}"
+    meaning = f"share of simulations without an effect in which {number} is significant, where it can be tested: {word}"
     about = {"n": null.n, "n_unit": "simulation", "meaning": meaning}
     if null.n < LEAST_JUDGED:
-        return Scalar.undefined(f"judged in {null.n} simulations; {LEAST_JUDGED} would do", unit="fraction", **about)
+        return Scalar.undefined(f"testable in {null.n} simulations; {LEAST_JUDGED} would do", unit="fraction", **about)
     low, high = (count / null.n for count in count_band(null.n, ALPHA))
     return Scalar.of(
         null.share, "fraction", Interval(*null.interval(), METHOD), Null("a p that is right", ALPHA, (low, high)),
@@ -122,12 +122,12 @@ def _row(number: str, word: Word, kinds: Mapping[str, Counts], every: Counts, fr
     tested = {kind: count for kind, count in _null(kinds).items() if count.n >= LEAST_JUDGED}
     worst = max(tested, key=lambda kind: tested[kind].share, default="")
     most = tested.get(worst, NONE)
-    why = MEANINGS[word] + ("" if every["power_3"].n else "; no effect on it is planted where it is judged")
+    why = MEANINGS[word] + ("" if every["power_3"].n else "; no effect on it is planted where it can be tested")
     for held, where in ((every["covered"], "without an effect"), (every["covered_planted"], "with one")):
         if held.n and held.interval()[1] < 1 - ALPHA:
             why += f"; its intervals are too narrow, or its value is biased, in simulations {where}"
     if fresh.n:
-        why += f"; it looked liberal, and of fresh simulations {fresh.k} of {fresh.n} called it"
+        why += f"; it looked liberal, and was significant in {fresh.k} of {fresh.n} fresh simulations"
     row = {"number": number, "word": word, "worst_world": worst, "worst": most.share, "n_worst": most.n}
     return row | _cells(every) | {"why": why}
 
@@ -166,14 +166,14 @@ def _known_table(known: Sequence[Held]) -> Table:
 
 def _notes(words: Sequence[Word], known: Sequence[Held]) -> list[str]:
     notes = [
-        "Significant, or called: so a run's page would say, its essential controls agreeing. Rates are shares of the "
-        f"simulations in which the number can be tested (enough clusters, a finite value); below {LEAST_JUDGED} of "
-        "them none is given. Verdicts use exact binomial intervals, never the share alone.",
-        "Interval covers: the interval contains the value that is true by construction, or that a hundred times as "
-        "many prompts give.",
+        "Significant: as on a run's page, so that its essential controls agree. Rates are shares of the simulations "
+        f"in which the number can be tested (enough clusters, a finite value), if these are {LEAST_JUDGED} or more. "
+        "Verdicts use exact binomial intervals.",
+        "Interval covers: the 95 % interval contains the true value, known by construction or from 100 times as many "
+        "prompts.",
     ]
     notes += [f"{word}: {MEANINGS[word]}." for word in dict.fromkeys(words)]
-    said = {"no": "Found elsewhere than is known", "not judged": "Not judged where the truth is known"}
+    said = {"no": "Differs from the known truth", "not judged": "Could not be tested where the truth is known"}
     for agrees, what in said.items():
         where = [f"{held.number} on {held.known.model}" for held in known if held.agrees == agrees]
         notes += [f"{what}: {', '.join(where)}."] if where else []

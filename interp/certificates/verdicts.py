@@ -1,12 +1,11 @@
 """What a share of simulations says: exact binomial intervals, and one word for a headline number.
 
-Simulations in which a number is not judged (too few clusters, say) count for nothing, and a number that is judged in
-fewer than 60 simulations without an effect is *not tested*. A number is *liberal* where it is called in more than 5 %
-of the simulations with nothing to find, by more than the Monte Carlo error: over all kinds of simulations together, or
-in one kind, whose interval is widened for how many kinds there are; and fresh simulations of other seeds, three times
-as many, say so again. It is *without power* where the interval of the share called at the largest planted effect ends
-below one half, *conservative* where the interval over all null simulations ends below 5 %; else it *holds*. Few
-simulations make wide intervals: a number then holds for want of evidence, and the interval beside it says so.
+Simulations in which a number cannot be tested (too few clusters, say) are left out; with fewer than 60 without an
+effect it is *not tested*. It is *liberal* if it is significant in more than 5 % of them beyond the Monte Carlo error,
+over all kinds together or in one kind (its interval widened for the number of kinds), and again in three times as many
+fresh simulations. It is *without power* if the interval of the share at the largest planted effect ends below one half,
+*conservative* if the interval over all simulations without an effect ends below 5 %; else it *holds*. With few
+simulations intervals are wide, and a number holds for want of evidence.
 
 Source: Clopper and Pearson, Biometrika 26 (1934).
 """
@@ -23,12 +22,12 @@ LEAST_JUDGED = 60
 """Simulations in which a number has to be judged before its rate is said: of fewer, none called may still be 5 %."""
 
 MEANINGS: dict[Word, str] = {
-    "holds": "called in 5 % of the null simulations, within the error of counting",
-    "liberal": "called in more than 5 % of the null simulations, beyond the error of counting: its p is too small",
-    "conservative": "called in less than 5 % of the null simulations, beyond the error of counting: it may miss",
-    "without power": "not called in half of the simulations even at the largest planted effect",
-    "no p": "it has no p, so that nothing is called: read it beside its null",
-    "not tested": f"judged in fewer than {LEAST_JUDGED} simulations in which it has nothing to find",
+    "holds": "significant in 5 % of the simulations without an effect, within counting error",
+    "liberal": "significant in more than 5 % of the simulations without an effect, beyond counting error",
+    "conservative": "significant in less than 5 % of the simulations without an effect: it may miss effects",
+    "without power": "significant in fewer than half of the simulations even with the largest planted effect",
+    "no p": "it has no p: read it beside its null",
+    "not tested": f"testable in fewer than {LEAST_JUDGED} simulations without an effect",
 }
 
 

@@ -1,6 +1,7 @@
 """The command line. Heavy modules are imported inside the commands: `interp --help` does not touch torch."""
 
 import gc
+import re
 import sys
 import warnings
 from collections.abc import Sequence
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
+from typer._click.core import Context
 from typer.core import TyperGroup
 
 import interp
@@ -46,10 +48,10 @@ class _Pluggable(TyperGroup):
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         if cmd_name in self.commands or cmd_name not in entries("command"):
-            return super().get_command(ctx, cmd_name)
+            return _named_kinds(super().get_command(ctx, cmd_name))
         group = typer.main.get_command(load_entry("command", cmd_name))
         group.name = cmd_name
-        return group
+        return _named_kinds(group)
 
     def make_context(self, *given: Any, **how: Any) -> Any:
         with telling_usage():
@@ -58,6 +60,17 @@ class _Pluggable(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         with telling_usage():
             return super().invoke(ctx)
+
+
+def _named_kinds(command: Any) -> Any:
+    """What an option takes, as help shows it: nothing if it is a flag; of what may be repeated, one at a time."""
+    for part in filter(None, (command, *getattr(command, "commands", {}).values())):
+        context = Context(part)
+        for each in part.get_params(context):
+            if each.metavar is None and each.param_type_name == "option":
+                kind = "" if each.is_flag else each.display_type(context)
+                each.metavar = re.sub(r"list\[(.+)\]| range", r"\1", kind)
+    return command
 
 
 _SELDOM = (200_000, 20, 100)
@@ -114,8 +127,8 @@ def run(
 ) -> None:
     """Run probes on a model: one page and one record. Without a model, on a shipped network with a known posterior.
 
-    Several models, revisions or prompt sets get a record each and one page that compares them. The same command
-    resumes an interrupted run; finished runs are not repeated.
+    The same command resumes an interrupted run, and repeats a finished one. Several models, revisions or prompt sets
+    get a record each and one page that compares them; there, finished records in the same folder are used again.
     """
     models, steps = split_names([*(named or ()), *(model or ())] or [str(RunOptions.model)]), split_commas(revisions)
     if from_ is None:
@@ -227,8 +240,7 @@ def certify(
         record = interp.certify(probe, settings=settings[probe], scale=scale, seed=seed, out=out, quiet=quiet)
         if not quiet:
             print_certificate(record)
-        assert record.path is not None
-        print(record.path / "report.html")
+        print(record.page)
 
 
 @app.command(epilog="Example: interp replicate paper3 --model pythia-410m --model phi-2")

@@ -182,7 +182,7 @@ _PROMPT = _beside(
 )  # fmt: skip
 _LAYER = _beside(
     "layer", int | None,
-    typer.Option("--layer", help="Set `layer` of every probe with this field.", rich_help_panel=panel_of("layer")),
+    typer.Option("--layer", help="Layer of every probe that reads one.", rich_help_panel=panel_of("layer")),
 )  # fmt: skip
 _NAMED = _beside(
     "named", str | None,

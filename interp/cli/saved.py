@@ -30,8 +30,7 @@ def finish(record: "RunRecord", quiet: bool, verbose: bool) -> None:
         from interp.cli.tables import print_record
 
         print_record(record, verbose)
-    assert record.path is not None
-    print(record.path / "report.html")
+    print(record.page)
 
 
 def finish_comparison(record: "RunRecord", quiet: bool, verbose: bool) -> None:
@@ -148,7 +147,7 @@ def power(
     run_: Annotated[Path | None, typer.Argument(metavar="RUN", help="Folder of a run; measured first without.")] = None,
     every: Annotated[bool, typer.Option("--every", help="All numbers, not only the headline numbers.")] = False,
 ) -> None:
-    """Print the smallest effect that this n can find: 80 % power at the 5 % level, two-sided."""
+    """Print the smallest effect that so many prompts find 80 times in 100, at the 5 % level, two-sided."""
     from interp.cli.tables import print_power
     from interp.running.run import run_as_asked as measure
 

@@ -54,8 +54,7 @@ def print_record(record: RunRecord, verbose: bool = False) -> None:
 def print_certificate(record: RunRecord) -> None:
     """A row for every headline number of the certified probe: a word, and the shares of simulations behind it."""
     found = record.findings["certificate"]
-    significant = ("significant without an effect", "significant, small to large effect")
-    head = ("number", "verdict", significant[0], "worst kind", "interval covers", significant[1])
+    head = ("number", "verdict", "significant without an effect", "worst kind", "interval covers", "with an effect")
     rows = [*found.tables["headlines"].rows()]
     cells = (
         (row["number"], row["word"], _counted(row, "called", "n_judged"), _counted(row, "worst", "n_worst"),
@@ -250,14 +249,11 @@ def print_families() -> None:
 
 
 def print_questions(kind: Literal["probe", "study"]) -> None:
-    """The installed probes or studies with their questions and fields."""
-    setting = "PROBE.field=value" if kind == "probe" else "field=value"
+    """The installed probes or studies with their questions."""
     classes = {name: load_entry(kind, name) for name in entries(kind)}
-    fields = {name: ", ".join(f"{k}={v}" for k, v in cls().parameters().items()) for name, cls in classes.items()}
-    kinds = {name: _kind_of(cls) for name, cls in classes.items()} if kind == "probe" else {}
-    rows = ((name, *([kinds[name]] if kinds else []), cls.question, fields[name]) for name, cls in classes.items())
-    show_table(None, (kind, *(["kind"] if kinds else []), "question", f"fields (--set {setting})"), rows)
-    print(f"`interp list {'probes' if kind == 'probe' else 'studies'} NAME` explains the fields and numbers of one.")
+    rows = [(name, cls.question, *([_kind_of(cls)] if kind == "probe" else ())) for name, cls in classes.items()]
+    show_table(None, (kind, "question", *(["kind"] if kind == "probe" else ())), rows)
+    print(f"`interp list {'probes' if kind == 'probe' else 'studies'} NAME` shows the settings and numbers of one.")
 
 
 def _kind_of(probe: "type[Probe]") -> str:
@@ -274,11 +270,14 @@ def print_fields(kind: Literal["probe", "study"], name: str) -> None:
     defaults = cls().parameters()
     takes = {field: ", ".join(known) for field, known in field_words(cls).items() if len(known) > 1}
     rows = ((field, str(value), takes.get(field, "")) for field, value in defaults.items())
-    show_table(None, ("field", "default", "takes"), rows)
-    named = sorted(cls.quantities.items(), key=lambda item: not item[1].is_headline)
-    rows = [(in_general(n), "yes" if of.is_headline else "", of.unit, in_general(of.meaning)) for n, of in named]
+    show_table(None, ("setting (--set SETTING=VALUE)", "default", "takes"), rows)
+    rows = [
+        (n.format(prefix="entropy"), "yes" if of.is_headline else "", of.unit, in_general(of.meaning))
+        for n, of in sorted(cls.quantities.items(), key=lambda item: not item[1].is_headline)
+    ]
     if rows:
         show_table("its numbers", ("number", "headline", "unit", "what it says"), rows)
+        show_notes(["A run fills in the words in capitals."])
 
 
 def print_prompts() -> None:
@@ -289,11 +288,9 @@ def print_prompts() -> None:
     for name in entries("prompt"):
         make = load_entry("prompt", name)
         if needs_tokenizer(make):
-            what = f"{(make.__doc__ or '').strip().splitlines()[0]} Made for each tokenizer."
-            rows.append((name, "any", what))
+            rows.append((name, "any", f"{(make.__doc__ or '').strip().splitlines()[0]} Made for each tokenizer."))
         else:
-            prompts = make()
-            rows.append((name, str(len(prompts)), prompts.source))
+            rows.append((name, str(len(prompts := make())), prompts.source))
     show_table(None, ("set", "prompts", "where it comes from"), rows)
     print("A .jsonl, .csv, .tsv, .parquet or .txt file can be given in the place of a name.")
 

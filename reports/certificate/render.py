@@ -4,7 +4,7 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
-from interp.certificates.verdicts import MEANINGS, Count
+from interp.certificates.verdicts import Count
 from interp.records.record import RunRecord
 from interp.system.foreign_files import readable
 
@@ -26,7 +26,6 @@ def html(record: RunRecord) -> str:
         "certificate.html",
         record=record,
         certified=record.spec["certified"],
-        words=MEANINGS,
         rows=[*findings.tables["headlines"].rows()],
         simulations=[*findings.tables["worlds"].rows()],
         known=[*findings.tables["known"].rows()] if "known" in findings.tables else [],

@@ -45,9 +45,8 @@ class Comparison(Study):
             10, "Do any of their numbers differ by more than chance?", ("n_moved",),
             "{fact}",
             "{fact}",
-            limit="Corrected for their number: if two models did not differ, 95 % of such pages would find nothing. "
-            "These are single models: anything in which they differ, such as their size or number of layers, may be "
-            "the cause.",
+            limit="Corrected for their number: if two runs did not differ, 95 % of such pages would find nothing. "
+            "Anything in which the runs differ, such as the size of a model or the prompts, may be the cause.",
         ),
     )  # fmt: skip
 
@@ -87,7 +86,7 @@ class Comparison(Study):
 def n_moved(found: Found) -> Scalar:
     """How many measurements differ after correction."""
     n = sum(bool(kind) for kind, _ in found)
-    null = Null("what two models that do not differ give in 95 % of comparisons", 0.0, (0.0, 0.0))
+    null = Null("what two runs that do not differ give in 95 % of comparisons", 0.0, (0.0, 0.0))
     n_clear = sum(kind in COUNTED for kind, _ in found)
     return Scalar.of(
         float(n_clear), "measurement that differs" if n_clear == 1 else "measurements that differ", "a count",

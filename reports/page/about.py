@@ -184,7 +184,7 @@ def caution(record: RunRecord) -> str:
 def methods(record: RunRecord) -> str:
     """The sentences for a methods section: model and weights, prompts, and how the numbers were judged."""
     if is_study(record):
-        return f"We carried out the study {model_name(record)} of {tool(record.environment)}."
+        return f"We ran the study {model_name(record)} of {tool(record.environment)}."
     model = record.model
     identity = [
         f"{label} {model[key]}"

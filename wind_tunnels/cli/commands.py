@@ -82,6 +82,7 @@ app = typer.Typer(
     help="Train networks on tasks whose posterior is known, and measure how close they come.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
+    add_completion=False,
 )
 
 _SECONDS_BETWEEN_LINES = 5.0
@@ -103,10 +104,6 @@ KeepOption = Annotated[
 def train_command(
     task: TaskArgument,
     arch: Annotated[str | None, typer.Option(help="gpt-neox (the default), phi, llama, mistral, lstm ...")] = None,
-    attention_layers: Annotated[
-        str | None, typer.Option(help="Layers that keep attention, such as 0,1; the others have none.")
-    ] = None,
-    depths: Annotated[str | None, typer.Option(help="Numbers of layers, such as 1,2,3: one training for each.")] = None,
     init: Annotated[str | None, typer.Option(help="Start from this checkpoint: a folder, or tunnel:NAME@step.")] = None,
     set_: SetOption = None,
     seed: Annotated[
@@ -115,29 +112,21 @@ def train_command(
     device: Annotated[str | None, typer.Option(help="cpu (the default) or cuda.")] = None,
     keep: KeepOption = None,
     limit: Annotated[
-        list[str] | None, typer.Option(help="figure=value: an upper bound, kept in the card and checked by rebuild.")
+        list[str] | None, typer.Option(help="metric=value: an upper bound, kept in the card and checked by rebuild.")
     ] = None,
     variant: Annotated[str, typer.Option(help="Suffix that tells networks of a task and architecture apart.")] = "",
-    out: Annotated[Path, typer.Option(help="Folder that receives <task>-<arch>-<variant>.")] = Path("runs"),
+    out: Annotated[Path, typer.Option(help="Folder that receives TASK-ARCH-VARIANT.")] = Path("runs"),
     quiet: QuietOption = False,
 ) -> None:
     """Train a network, compare it with the exact posterior, and save it. The same command resumes."""
     kind = _task(task)
     from ..plans.train_tunnel import make_plan, train_tunnel
 
-    layers = read("--depths", tuple[int, ...], depths or ())
-    given = {"arch": arch, "attention_layers": attention_layers, "seed": seed, "device": device}
-    named = {**given, "n_layers": layers or None}
+    named = {"arch": arch, "seed": seed, "device": device}
     settings = by_name([*read_settings(set_).items(), *((n, v) for n, v in named.items() if v is not None)])
     limits = {name: read(f"the limit {name}", float, value) for name, value in read_settings(limit).items()}
-    steps = _keep(keep)
-    variants = [({"n_layers": n}, "-".join(filter(None, (variant, f"depth{n}")))) for n in layers] or [({}, variant)]
-    plans = [
-        make_plan(kind, {**settings, **more}, init=init, variant=name, limits=limits, keep=steps)
-        for more, name in variants
-    ]
-    for plan in plans:
-        _print_finished(train_tunnel(plan, out, None if quiet else _lines(plan.name, plan.recipe.n_steps)))
+    plan = make_plan(kind, settings, init=init, variant=variant, limits=limits, keep=_keep(keep))
+    _print_finished(train_tunnel(plan, out, None if quiet else _lines(plan.name, plan.recipe.n_steps)))
 
 
 @app.command("eval", epilog="Example: interp tunnel eval runs/bijection-llama --length 24")
@@ -155,7 +144,7 @@ def eval_command(
 
     It is the study `tunnel_evaluation`, which has more options.
     """
-    from interp.cli.tables import print_record
+    from interp.cli.saved import finish
     from interp.running.spec import make_study
     from interp.running.study import run_study
 
@@ -163,10 +152,7 @@ def eval_command(
 
     open_tunnel(path)  # refused in the words of a tunnel, before anything is begun
     study = make_study("tunnel_evaluation", {"tunnel": path, "n": n, "length": length, "seed": seed})
-    record = run_study(study, out=out, quiet=quiet)
-    if not quiet:
-        print_record(record, verbose=True)
-    print(record.page)
+    finish(run_study(study, out=out, quiet=quiet), quiet, verbose=True)
 
 
 @app.command("sweep", epilog="Example: interp tunnel sweep bijection --arch llama,phi --kv-heads 4,2")

@@ -15,6 +15,7 @@ app = typer.Typer(
     help="Programs compiled to weights, whose mechanism is known.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
+    add_completion=False,
 )
 
 
@@ -34,7 +35,7 @@ def list_command(
 @app.command("rebuild", epilog="Example: interp programs rebuild --python /tmp/tracr/bin/python")
 def rebuild_command(
     names: Annotated[list[str] | None, typer.Argument(help="Programs; all if left out.")] = None,
-    python: Annotated[Path, typer.Option(help="Python of an environment that has Tracr.")] = Path(sys.executable),
+    python: Annotated[Path | None, typer.Option(help="Another Python, which has Tracr.")] = None,
 ) -> None:
     """Compile programs again and compare with the shipped files, bit for bit."""
     from .task import read_program, shipped_programs
@@ -43,12 +44,12 @@ def rebuild_command(
     for name in names or ():
         read_program(name)
     with tempfile.TemporaryDirectory() as folder:
-        script = str(Path(__file__).with_name("compiling.py"))
-        done = subprocess.run([python, script, folder, *(names or homes)], capture_output=True, text=True, check=False)
+        words = [python or sys.executable, str(Path(__file__).with_name("compiling.py")), folder, *(names or homes)]
+        done = subprocess.run(words, capture_output=True, text=True, check=False)
         if done.returncode:
             raise InterpError(
                 asked="compiling the programs again",
-                found=f"{python} could not: {(done.stderr.strip().splitlines() or ['no message'])[-1]}",
+                found=f"{words[0]} could not: {(done.stderr.strip().splitlines() or ['no message'])[-1]}",
                 fix="Install Tracr (`pip install 'interp[programs]'`), or name another Python with --python.",
             )
         differing = [

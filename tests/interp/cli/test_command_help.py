@@ -1,5 +1,7 @@
 """Help with examples that work, names that are nearly right, the shell's completion, and what must be trusted."""
 
+import sys
+
 import pytest
 from typer.testing import CliRunner
 
@@ -29,6 +31,9 @@ def test_every_command_shows_an_example_that_can_be_parsed(name):
     shown = CliRunner().invoke(app, [*name.split()[1:], "--help"])
     assert shown.exit_code == 0
     assert f"Example: {name} " in " ".join([*shown.stdout.split(), ""])
+    options = shown.stdout.partition("─ Options ")[2]
+    assert not any(kind in options for kind in ("<bool>", "<list[", " range>")), "a flag takes nothing"
+    assert not any(option in options for option in ("--install-completion", sys.executable))
     example = (COMMANDS[name].epilog or "").removeprefix("Example: ")
     assert parsed(example).command.name == name.split()[-1]
 

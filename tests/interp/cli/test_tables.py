@@ -62,8 +62,9 @@ def test_fields_and_sizes_are_explained(capsys):
     print_fields("probe", "manifold")
     printed = capsys.readouterr().out
     assert "`scaling`: columns centred" in printed and "centred, zscored" in printed
-    assert re.search(r"^PREFIX_correlation +yes +1 +Rank correlation of the first principal", printed, re.MULTILINE)
+    assert re.search(r"^entropy_correlation +yes +1 +Rank correlation of the first principal", printed, re.MULTILINE)
     assert re.search(r"^axis_stability +1 +Mean", printed, re.MULTILINE), "a number that is no headline"
+    assert "PREFIX" not in printed and "A run fills in the words in capitals." in printed
     print_models()
     rows = {line.split()[0]: line for line in capsys.readouterr().out.splitlines() if line.strip()}
     assert " 405M " in rows["pythia-410m"] and re.search(r" 2\.7\dB ", rows["phi-2"])

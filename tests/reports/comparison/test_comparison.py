@@ -409,6 +409,8 @@ def test_the_page_says_what_every_run_read_and_warns_of_rounded_weights_and_othe
     assert ["Quantised weights of b:" in text for text in texts] == [False, True, True]
     assert ["Where runs read different prompts" in text for text in texts] == [False, False, True]
     assert ["b (other prompts, not compared)" in text for text in texts] == [False, False, True]
+    assert all("such as the size of a model or the prompts" in text for text in texts[:2])
+    assert not any("two models" in text for text in texts), "runs of one model are compared too"
 
 
 def with_control(name, value, other, null=0.0):

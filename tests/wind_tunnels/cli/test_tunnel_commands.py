@@ -111,13 +111,9 @@ def test_train_tells_when_the_curriculum_did_not_end(gate, is_told, tmp_path):
 
 
 @pytest.mark.slow
-def test_depths_and_attention_layers_give_networks_of_their_own(tmp_path):
-    call("train", "bijection", *TINY, "--depths", "1,2", "--attention-layers", "0", "--variant", "x", "--out",
-         str(tmp_path), "-q")  # fmt: skip
-    cards = [read_card(tmp_path / f"bijection-gpt-neox-x-depth{depth}") for depth in (1, 2)]
-    assert [card.network["n_layers"] for card in cards] == [1, 2]
-    assert [list(card.network["attention_layers"]) for card in cards] == [[0], [0]]
-    assert [card.name for card in cards] == ["bijection-gpt-neox-x-depth1", "bijection-gpt-neox-x-depth2"]
+def test_layers_of_attention_are_a_setting(tmp_path):
+    call("train", "bijection", *TINY, "--set", "attention_layers=0", "--variant", "x", "--out", str(tmp_path), "-q")
+    assert list(read_card(tmp_path / "bijection-gpt-neox-x").network["attention_layers"]) == [0]
 
 
 def test_training_starts_from_a_checkpoint_and_its_card_says_so(runs, tmp_path):
@@ -251,8 +247,6 @@ def test_unknown_names_list_the_nearest(words, told, tmp_path):
         (["--limit", "kl_bits=low"], "Give a number"),
         (["--limit", "kl_bits=nan"], "it is not finite"),
         (["--set", "replacement=False", "--set", "L=99"], "99 distinct keys"),
-        (["--depths", "1,two"], "Give a whole number"),
-        (["--depths", "1", "--set", "n_layers=2"], "the setting n_layers: it is given more than once"),
         (["--seed", "4", "--set", "seed=3"], "the setting seed: it is given more than once: 3 and 4"),
         (["--set", "V=3", "--set", "V=4"], "the setting V: it is given more than once"),
         (["--keep", "9999"], "the training has the steps 0 to 1200"),
