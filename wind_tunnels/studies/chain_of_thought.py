@@ -157,11 +157,11 @@ class ChainOfThought(CheckedStudy):
 
     def _read(self, model: "Model", arm: str, seed: int) -> dict[str, Columns]:
         from ..networks.networks import predict
-        from ..training.sampling import evaluation_generators
+        from ..training.sampling import evaluation_sequences
 
         task = model.task
         assert isinstance(task, IteratedPermutation)
-        drawn = task.sample(evaluation_generators(seed)[0], self.n_eval)
+        drawn = evaluation_sequences(task, self.n_eval, seed)
 
         def read(tokens: Int[np.ndarray, "sequence pos"], k: int) -> Float[np.ndarray, "sequence symbol"]:
             return np.exp(predict(model.module, tokens, drawn.scored[[k]])[:, 0, drawn.slice_ids])

@@ -132,11 +132,12 @@ def exact_posterior(
     with certainty and every bijection that agrees with them is equally likely, so the value of a new key is uniform
     over the values not taken.
     """
-    is_value = values[..., None] == np.arange(n_symbols)  # [sequence, asked, symbol]
-    taken = earlier(is_value)
-    cues, at = keys if cues is None else cues, np.arange(keys.shape[1])
-    same = (cues[:, :, None] == keys[:, None]) & (at[:, None] > at)  # [sequence, asked, pair before]
-    n_distinct, is_repeat = taken.sum(axis=2), same.any(axis=2)
+    taken = earlier(values[..., None] == np.arange(n_symbols))  # [sequence, asked, symbol]
+    cues, rows = keys if cues is None else cues, np.arange(len(keys))
+    known, recalled = np.full((len(keys), n_symbols), -1), np.empty_like(values)  # values by key; -1: not shown yet
+    for step in range(keys.shape[1]):
+        recalled[:, step] = known[rows, cues[:, step]]
+        known[rows, keys[:, step]] = values[:, step]
+    n_distinct, is_repeat = taken.sum(axis=2), recalled >= 0
     free = ~taken / np.maximum(n_symbols - n_distinct, 1)[..., None]
-    recalled = same.astype(np.float64) @ is_value > 0
-    return np.where(is_repeat[..., None], recalled, free), is_repeat, n_distinct
+    return np.where(is_repeat[..., None], recalled[..., None] == np.arange(n_symbols), free), is_repeat, n_distinct
