@@ -276,21 +276,17 @@ def by_predictor(baselines: Table) -> dict[str, dict[str, float]]:
 def longer(task: Task, n_observations: int) -> Task:
     """The task over more observations than a network was trained on; refused where it is no longer at all."""
     lengthened = task.lengthened(n_observations)
+    n, n_trained = lengthened.n_positions, task.n_positions
+    if n <= n_trained:
+        found = f"its sequences have {n} tokens, and the network was trained on {n_trained}: they are not longer"
+        fix = "Name a larger length."
+    elif lengthened.vocab_size != task.vocab_size:
+        found = f"it takes {lengthened.vocab_size} token ids, and the network knows {task.vocab_size}"
+        fix = "Train a network on a task with more symbols, or name a smaller length."
+    else:
+        return lengthened
     asked = f"extrapolation of {task.name} to {n_observations} observations"
-    if lengthened.n_positions <= task.n_positions:
-        raise UsageError(
-            asked=asked,
-            found=f"its sequences have {lengthened.n_positions} tokens, and the network was trained on "
-            f"{task.n_positions}: they are not longer",
-            fix="Name a larger length.",
-        )
-    if lengthened.vocab_size != task.vocab_size:
-        raise UsageError(
-            asked=asked,
-            found=f"it takes {lengthened.vocab_size} token ids, and the network knows {task.vocab_size}",
-            fix="Train a network on a task with more symbols, or name a smaller length.",
-        )
-    return lengthened
+    raise UsageError(asked=asked, found=found, fix=fix)
 
 
 def extrapolate(log_probs: LogProbs, sequences: Sequences, n_trained: int, rng: np.random.Generator) -> Evaluation:

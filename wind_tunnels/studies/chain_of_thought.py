@@ -33,7 +33,7 @@ from interp.system.progress import Report
 from interp.table import LABEL, Table
 from interp.tunnel import Sequences
 
-from ..tasks.permutation import IteratedPermutation, answer_posterior
+from ..tasks.permutation import IteratedPermutation, answer_posterior, ways
 from ..validation import DISTINCT
 from .over_seeds import (
     CheckedStudy,
@@ -321,15 +321,6 @@ def written(
         if task.scratchpad and k + 1 < task.depth:
             tokens[:, k + 1 - task.depth] = answers[-1] + task.V
     return np.stack(answers, axis=1), np.stack(confidence, axis=1)
-
-
-def ways(shown: Int[np.ndarray, "sequence symbol"], start: Int[np.ndarray, " sequence"], n_steps: int) -> Way:
-    """Where the images that are shown lead from each start, step by step; −1 from the first that is hidden on."""
-    at, way = start, []
-    for _ in range(n_steps):
-        at = np.where(at >= 0, shown[np.arange(len(shown)), at], -1)
-        way.append(at)
-    return np.stack(way, axis=1)
 
 
 def way_probability(said: Said, way: Way) -> float:
