@@ -152,8 +152,8 @@ class ComponentRoles(NetworkStudy):
         import interp
 
         if model.task is None or model.task.name != "bijection" or getattr(model.task, "layout", "") != "sepvocab":
-            found = f"queries can be given another address only where there are pairs of keys and values: {model.name}"
-            raise self.refusal(found, "Name a bijection tunnel of separate vocabularies.")
+            only = "queries can be given another address only where a sequence is pairs of keys and values"
+            raise self.refusal(f"{only}: {model.name}", "Name a bijection tunnel of separate vocabularies.")
         shared = {"n_permutations": self.n_permutations, "n_bootstrap": self.n_bootstrap, "seed": self.seed}
         asked = {"belief": {"sites": ("resid",), **shared}, "components": shared}
         probes = interp.run(
