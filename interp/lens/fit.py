@@ -16,6 +16,7 @@ from interp.lens.held import HeldOut
 from interp.lens.jacobian import N_GROUPS, Valid, fit_jacobian, steps_of
 from interp.lens.kinds import KINDS, FittedLens, Kind
 from interp.lens.tuned import N_FOLDS, TunedFit
+from interp.loading.aliases import MEMORY
 from interp.model import Model
 from interp.need import Need
 from interp.options import RunOptions
@@ -158,7 +159,7 @@ def fit_lens(
     about |= {"horizon": horizon} if horizon else {}
     edits = edits_applied(model)
     about |= {"edits": [f"{edit} ({digest_of(edit.to_json())})" for edit in edits]} if edits else {}
-    with reporting(f"fitting the {kind} lens of {model.name}", quiet) as progress:
+    with reporting(f"fitting the {kind} lens of {model.name.removeprefix(MEMORY)}", quiet) as progress:
         if kind == "tuned":
             return _tuned(model, asked, seconds, seed, progress, about)
         name = digest_of(about | {"precision": precision_bits})

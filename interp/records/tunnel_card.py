@@ -135,10 +135,11 @@ def refuse_changed(folder: Path) -> bool:
     inside = "" if home == folder else f"steps/{folder.resolve().name}/"
     told = [name for name in (_WEIGHTS, _CONFIG) if inside + name in files]
     for name in told:
-        if _digest(folder / name) != files[inside + name]:
+        is_there = (folder / name).is_file()
+        if not is_there or _digest(folder / name) != files[inside + name]:
             raise ModelError(
                 asked=f"the tunnel in {folder}",
-                found=f"{name} is not the one that {CARD_NAME} was written for",
+                found=f"{name} is not the one that {CARD_NAME} was written for" if is_there else f"there is no {name}",
                 fix="Restore the folder, or train the tunnel again: `interp tunnel train`.",
             )
     return bool(told)

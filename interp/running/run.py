@@ -49,7 +49,7 @@ from interp.running.show_tokens import refuse_unknown_prompt, token_strip
 from interp.running.spec import RunSpec
 from interp.system.environment import environment
 from interp.system.processes import here, joined
-from interp.system.progress import Report, announce, reporting, unheard
+from interp.system.progress import Report, announce, reporting, stage, unheard
 from interp.system.threads import blas_on_one_thread
 from interp.table import LABEL
 
@@ -127,7 +127,8 @@ def run_as_asked(options: RunOptions) -> RunRecord:
             for i in range(spec.n_untrained):  # one in memory at a time
                 with clock(f"load untrained {i}"):
                     copy, label = untrained_copy(loaded, spec.seed + i)
-                copies.append(session.measure(copy, pools, f" untrained {i}")[0])
+                with stage(f"untrained copy {i + 1} of {spec.n_untrained}"):
+                    copies.append(session.measure(copy, pools, f" untrained {i}")[0])
                 labels.append(label)
                 del copy
             findings = {
@@ -258,7 +259,7 @@ class _Session:
             at_once = [probe for probe in pool.probes if not probe.follows_checkpoints]
             apart = read_apart(at_once, pool.prompts, self.spec)
             needs = [need for probe in at_once if probe not in apart for need in probe.needs]
-            what = f"reading {model.name}, prompts {pool.prompts.name}"
+            what = f"reading {model.name.removeprefix(MEMORY)}, prompts {pool.prompts.name}"
             with self.clock(f"capture{part}"), reporting(what, self.spec.quiet) as progress:
                 base = self._read(model, pool, needs, progress, f"capture{part}")
             base, described = draw(base, self.spec.per_quintile)

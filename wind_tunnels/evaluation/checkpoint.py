@@ -25,15 +25,15 @@ from ..networks.networks import predict
 from ..networks.weights import save_weights
 from ..training.loop import CurvePoint, TrainingState, keeping_in
 from ..training.plan import TrainingPlan
-from ..training.sampling import evaluation_generators, share_seen
-from .evaluation import Evaluation, LogProbs, by_predictor, evaluate, extrapolate, longer
+from ..training.sampling import evaluation_generators, evaluation_sequences, share_seen
+from .evaluation import Evaluation, LogProbs, by_predictor, evaluate, extrapolate, figure_names, longer
 
 EVAL_SEED = 20_000
 N_EVAL = 4000
 TOLERANCE = 1.0
 """A rebuild may be off by a factor of two: another processor rounds sums otherwise, and a thousand steps amplify it."""
 SEEN = "seen_share"
-HORIZON = ("within_horizon", "beyond_horizon")
+WITHIN, BEYOND = "within_horizon", "beyond_horizon"
 CURVE_NAME = "curve.csv"
 _CURVE_COLUMNS = ("step", "stage", "excess_bits", "core_seconds")
 
@@ -45,42 +45,43 @@ def evaluate_model(
 
     With the loss `horizon` of its training also within and beyond that: `within_horizon.kl_bits` and so on.
     """
-    draws, resamples = evaluation_generators(seed)
-    sequences = task.sample(draws, n)
-    return evaluate_sides(predict(model, sequences.tokens, sequences.scored), sequences, resamples, horizon)
+    sequences = evaluation_sequences(task, n, seed)
+    log_probs = predict(model, sequences.tokens, sequences.scored)
+    return evaluate_sides(log_probs, sequences, evaluation_generators(seed)[1], horizon)
 
 
 def evaluate_sides(
     log_probs: LogProbs, sequences: Sequences, resamples: np.random.Generator, horizon: int | None
 ) -> Evaluation:
     """Hold predictions against the posterior, and with a `horizon` also those within and beyond it."""
-    found = evaluate(log_probs, sequences, resamples)
+    parts = {side: evaluate(log_probs[:, at], sequences.at(at), resamples) for side, at in _sides(sequences, horizon)}
+    figures = {side + name: figure for side, part in parts.items() for name, figure in part.figures.items()}
+    return dataclasses.replace(parts[""], figures=figures)
+
+
+def _sides(sequences: Sequences, horizon: int | None) -> list[tuple[str, slice]]:
+    """Scored positions: all, and with a horizon that some lie beyond, those on either side."""
     if horizon is None or horizon >= len(sequences.scored):
-        return found
-    sides = zip(HORIZON, (slice(horizon), slice(horizon, None)), strict=True)
-    parts = {side: evaluate(log_probs[:, at], sequences.at(at), resamples) for side, at in sides}
-    beside = {f"{side}.{name}": figure for side, part in parts.items() for name, figure in part.figures.items()}
-    return dataclasses.replace(found, figures={**found.figures, **beside})
+        return [("", slice(None))]
+    return [("", slice(None)), (f"{WITHIN}.", slice(horizon)), (f"{BEYOND}.", slice(horizon, None))]
 
 
 def evaluate_longer(
     model: PreTrainedModel, task: Task, n_observations: int, *, n: int = N_EVAL, seed: int = EVAL_SEED
 ) -> Evaluation:
     """The same on sequences of more observations than the task of its training has."""
-    draws, resamples = evaluation_generators(seed)
-    sequences = longer(task, n_observations).sample(draws, n)
+    sequences = evaluation_sequences(longer(task, n_observations), n, seed)
     log_probs = predict(model, sequences.tokens, sequences.scored)
-    return extrapolate(log_probs, sequences, task.n_positions, resamples)
+    return extrapolate(log_probs, sequences, task.n_positions, evaluation_generators(seed)[1])
 
 
 def check_limits(task: Task, limits: Mapping[str, float], horizon: int | None) -> None:
     """Refuse a limit on a figure that the card will not have, and one that is no number, before anything is trained."""
     if not limits:
         return
-    draws, resamples = evaluation_generators(EVAL_SEED)
-    sequences = task.sample(draws, N_EVAL)
-    uniform = np.broadcast_to(-np.log(task.vocab_size), (*sequences.targets.shape, task.vocab_size))
-    known = [*evaluate_sides(uniform, sequences, resamples, horizon).figures, SEEN]
+    sequences = evaluation_sequences(task, N_EVAL, EVAL_SEED)
+    sides = _sides(sequences, horizon)
+    known = [*(side + name for side, at in sides for name in figure_names(sequences.at(at))), SEEN]
     for name, limit in limits.items():
         if name not in known:
             raise UnknownName("figure", name, known)
@@ -97,7 +98,7 @@ def save(state: TrainingState, plan: TrainingPlan, folder: Path) -> TunnelCard:
         weight.data = weight.data.to(stored).to(torch.float32)
     evaluation = evaluate_model(model, task, horizon=recipe.horizon)
     figures = dict(evaluation.figures)
-    evaluated = task.sample(evaluation_generators(EVAL_SEED)[0], N_EVAL).tokens
+    evaluated = evaluation_sequences(task, N_EVAL, EVAL_SEED).tokens
     figures[SEEN] = share_seen(task, recipe, state.stage_ends, state.step, evaluated)
     card = TunnelCard(
         task=task.name,

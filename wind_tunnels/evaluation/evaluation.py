@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
 from interp.errors import UsageError
 from interp.findings import Interval, Null, Scalar
@@ -23,6 +23,7 @@ from interp.information import BITS_PER_NAT, cross_entropy_bits, entropy_bits, k
 from interp.records.tunnel_card import Figure
 from interp.statistics.intervals import band, share_bounds
 from interp.statistics.ratio import ratio
+from interp.statistics.resampling import bootstrap_weights
 from interp.table import LABEL, Table
 from interp.tunnel import Sequences, Task
 
@@ -78,15 +79,12 @@ class Evaluation:
 def evaluate(log_probs: LogProbs, sequences: Sequences, rng: np.random.Generator) -> Evaluation:
     """Hold predictions (natural log-probabilities over the vocabulary) against the posterior; `rng` resamples."""
     weights = resampled(len(sequences), rng)
-    parts = {name: _evaluate_slice(*_only(log_probs, sequences, name), weights) for name in sequences.slices or ("",)}
+    asked = asked_slices(sequences)
+    parts = {name: _evaluate_slice(*_only(log_probs, sequences, name), weights) for name in asked}
     if sequences.scored_slice is None:
         return parts[""]
     return Evaluation(
-        figures={
-            name if part == sequences.slices[0] else f"{part}.{name}": figure
-            for part, evaluation in parts.items()
-            for name, figure in evaluation.figures.items()
-        },
+        figures={asked[of] + name: figure for of, part in parts.items() for name, figure in part.figures.items()},
         by_position=_stacked({name: part.by_position for name, part in parts.items()}),
         baselines=_stacked({name: part.baselines for name, part in parts.items()}),
         n=len(sequences),
@@ -94,9 +92,40 @@ def evaluate(log_probs: LogProbs, sequences: Sequences, rng: np.random.Generator
     )
 
 
+def asked_slices(sequences: Sequences) -> dict[str, str]:
+    """The slices that scored positions ask for, with what begins the names of their figures; "" where there is one."""
+    if sequences.scored_slice is None:
+        return {"": ""}
+    first, *_ = names = sequences.slices
+    return {name: "" if name == first else f"{name}." for name in names if name in sequences.scored_slice}
+
+
+def figure_names(sequences: Sequences) -> list[str]:
+    """The names of the figures that an evaluation on these sequences has."""
+    lacking = {start: _lacking(_only(sequences.posterior, sequences, of)[1])
+               for of, start in asked_slices(sequences).items()}  # fmt: skip
+    return [start + name for start, without in lacking.items() for name in FIGURE_UNITS if name not in without]
+
+
+def _lacking(sequences: Sequences) -> dict[str, str]:
+    """The figures that there are none of on these sequences, and why, where that wants a note."""
+    found = {BEYOND_WINDOW: ""} if not sequences.windows else {}
+    if 2 not in sequences.windows:
+        found[TO_WINDOW_2] = ""
+    if not _is_certain(sequences).any():
+        found["accuracy_where_certain"] = "no posterior here is a point mass"
+    if baseline_kl(sequences)["constant"].mean() <= _NO_ERROR_BITS:
+        found["skill"] = "one constant answer is the posterior everywhere, so there is nothing to be skilled at"
+    return found
+
+
+def _is_certain(sequences: Sequences) -> Bool[np.ndarray, "sequence scored"]:
+    return sequences.posterior.max(axis=-1) > _CERTAIN
+
+
 def primary_slice(log_probs: LogProbs, sequences: Sequences) -> tuple[np.ndarray, Sequences]:
     """Predictions and sequences where the primary slice is asked for; all of them where slices have no names."""
-    return _only(log_probs, sequences, next(iter(sequences.slices), ""))
+    return _only(log_probs, sequences, next(iter(asked_slices(sequences))))
 
 
 def _only(log_probs: LogProbs, sequences: Sequences, name: str) -> tuple[np.ndarray, Sequences]:
@@ -107,8 +136,7 @@ def _only(log_probs: LogProbs, sequences: Sequences, name: str) -> tuple[np.ndar
 
 def resampled(n: int, rng: np.random.Generator) -> Weights:
     """How much each of `n` sequences weighs in each bootstrap resample; the first row is the sample itself."""
-    draws = rng.multinomial(n, np.full(n, 1.0 / n), size=N_RESAMPLES) / n
-    return np.concatenate([np.full((1, n), 1.0 / n), draws])
+    return np.concatenate([np.ones((1, n)), bootstrap_weights(np.arange(n), None, N_RESAMPLES, rng)]) / n
 
 
 def figure_of(values: Resampled, unit: str) -> Figure:
@@ -124,30 +152,25 @@ def _evaluate_slice(log_probs: LogProbs, sequences: Sequences, weights: Weights)
     values["mae_per_sequence_bits"] = values["absolute_entropy_error_bits"]
     values["mae_mean_first_bits"] = np.abs(means["entropy_error_bits"]).mean(axis=-1)
     values["worst_position_kl_bits"] = means["kl_bits"].max(axis=-1)
-    notes: list[str] = []
-    is_certain = sequences.posterior.max(axis=-1) > _CERTAIN
-    if is_certain.any():
+    lacking, is_certain = _lacking(sequences), _is_certain(sequences)
+    if "accuracy_where_certain" not in lacking:
         right = weights @ (scored["is_answered"] * is_certain).sum(axis=1)
         values["accuracy_where_certain"] = ratio(right, weights @ is_certain.sum(axis=1))
-    else:
-        notes.append("accuracy_where_certain: no posterior here is a point mass")
     floor = {name: weights @ kl.mean(axis=1) for name, kl in baseline_kl(sequences).items()}
-    constant = floor["constant"]
-    if constant[0] > _NO_ERROR_BITS:
-        values["skill"] = 1.0 - ratio(values["kl_bits"], constant)
-    else:
-        notes.append("skill: one constant answer is the posterior everywhere, so there is nothing to be skilled at")
-    if sequences.windows:
+    if "skill" not in lacking:
+        values["skill"] = 1.0 - ratio(values["kl_bits"], floor["constant"])
+    if BEYOND_WINDOW not in lacking:
         values[BEYOND_WINDOW] = values["kl_bits"] - np.min([floor[f"window-{w}"] for w in sequences.windows], axis=0)
-        if 2 in sequences.windows:
-            values[TO_WINDOW_2] = ratio(values["kl_bits"], floor["window-2"])
+    if TO_WINDOW_2 not in lacking:
+        values[TO_WINDOW_2] = ratio(values["kl_bits"], floor["window-2"])
     figures = {name: figure_of(values[name], unit) for name, unit in FIGURE_UNITS.items() if name in values}
     if is_certain.any():  # a share of 0 or 1 has no spread to resample: the bound of Clopper and Pearson in its place
         share, n = figures["accuracy_where_certain"], int(is_certain.any(axis=1).sum())
         low = share_bounds(n, n)[0] if share.value == 1.0 else share.low
         high = share_bounds(0, n)[1] if share.value == 0.0 else share.high
         figures["accuracy_where_certain"] = replace(share, low=low, high=high)
-    return Evaluation(figures, _by_position(means, sequences), baselines(sequences), len(sequences), tuple(notes))
+    notes = tuple(f"{name}: {why}" for name, why in lacking.items() if why)
+    return Evaluation(figures, _by_position(means, sequences), baselines(sequences), len(sequences), notes)
 
 
 def score(log_probs: LogProbs, sequences: Sequences) -> Scores:
@@ -253,21 +276,17 @@ def by_predictor(baselines: Table) -> dict[str, dict[str, float]]:
 def longer(task: Task, n_observations: int) -> Task:
     """The task over more observations than a network was trained on; refused where it is no longer at all."""
     lengthened = task.lengthened(n_observations)
+    n, n_trained = lengthened.n_positions, task.n_positions
+    if n <= n_trained:
+        found = f"its sequences have {n} tokens, and the network was trained on {n_trained}: they are not longer"
+        fix = "Name a larger length."
+    elif lengthened.vocab_size != task.vocab_size:
+        found = f"it takes {lengthened.vocab_size} token ids, and the network knows {task.vocab_size}"
+        fix = "Train a network on a task with more symbols, or name a smaller length."
+    else:
+        return lengthened
     asked = f"extrapolation of {task.name} to {n_observations} observations"
-    if lengthened.n_positions <= task.n_positions:
-        raise UsageError(
-            asked=asked,
-            found=f"its sequences have {lengthened.n_positions} tokens, and the network was trained on "
-            f"{task.n_positions}: they are not longer",
-            fix="Name a larger length.",
-        )
-    if lengthened.vocab_size != task.vocab_size:
-        raise UsageError(
-            asked=asked,
-            found=f"it takes {lengthened.vocab_size} token ids, and the network knows {task.vocab_size}",
-            fix="Train a network on a task with more symbols, or name a smaller length.",
-        )
-    return lengthened
+    raise UsageError(asked=asked, found=found, fix=fix)
 
 
 def extrapolate(log_probs: LogProbs, sequences: Sequences, n_trained: int, rng: np.random.Generator) -> Evaluation:

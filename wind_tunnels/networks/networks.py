@@ -51,6 +51,9 @@ from .selective_scan import scan_quickly
 FEWEST_POSITIONS = 1024
 """Rotary tables reach at least this far and four times a sequence, so that longer sequences can be read."""
 
+TOKENS_AT_ONCE = 64_000
+"""How many pass through a network together, where predictions are wanted."""
+
 
 @dataclass(frozen=True)
 class ModelBuilder:
@@ -165,7 +168,7 @@ def predict(
     batch: int = 500,
 ) -> Float[np.ndarray, "sequence scored vocab"]:
     """Natural log-probabilities of the next token at the scored positions, in float64."""
-    at = torch.from_numpy(scored)
+    at, batch = torch.from_numpy(scored), min(batch, max(1, TOKENS_AT_ONCE // tokens.shape[1]))
     parts = [logits_at(model, torch.from_numpy(tokens[i : i + batch]), at) for i in range(0, len(tokens), batch)]
     return torch.log_softmax(double(torch.cat(parts)), dim=-1).numpy()
 

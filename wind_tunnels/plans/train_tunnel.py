@@ -25,12 +25,12 @@ from interp.system.threads import one_thread
 from interp.system.whole_files import LONGEST_NAME, bring_to_disk, move, remove_empty, shortened, telling
 from interp.tunnel import Task, make_task
 
-from ..evaluation.checkpoint import check_limits, read_curve, save
+from ..evaluation.checkpoint import N_EVAL, check_limits, read_curve, save
 from ..networks.architectures import Network
 from ..networks.weights import TunnelCheckpoint, open_tunnel
 from ..training.loop import STATE_NAME, OnStep, keeping_in, train
 from ..training.plan import Recipe, TrainingPlan
-from ..training.sampling import stages_of
+from ..training.sampling import refuse_too_many, stages_of
 
 Found = TypeVar("Found")
 Keep = Collection[int] | Literal["log"]
@@ -66,6 +66,7 @@ def make_plan(
             raise UnknownName(f"field of {kind.name}, network or recipe", name, owners)
     mine = {owner: {n: v for n, v in settings.items() if owners[n] is owner} for owner in (kind, Network, Recipe)}
     task, recipe = kind(**mine[kind]), Recipe(**mine[Recipe])
+    refuse_too_many(task, max(N_EVAL, recipe.batch, recipe.n_distinct or 0))
     check_limits(task, limits or {}, recipe.horizon)
     doubling = dataclasses.replace(recipe, checkpoints_per_doubling=1)
     steps = doubling.checkpoint_steps()[:-1] if isinstance(keep, str) else keep

@@ -44,27 +44,24 @@ def rebuild_command(
     for name in names or ():
         read_program(name)
     with tempfile.TemporaryDirectory() as folder:
-        words = [python or sys.executable, str(Path(__file__).with_name("compiling.py")), folder, *(names or homes)]
-        done = subprocess.run(words, capture_output=True, text=True, check=False)
-        if done.returncode:
-            raise InterpError(
-                asked="compiling the programs again",
-                found=f"{words[0]} could not: {(done.stderr.strip().splitlines() or ['no message'])[-1]}",
-                fix="Install Tracr (`pip install 'interp[programs]'`), or name another Python with --python.",
-            )
-        differing = [
+        python, script = python or sys.executable, str(Path(__file__).with_name("compiling.py"))
+        done = subprocess.run([python, script, folder, *(names or homes)], capture_output=True, text=True, check=False)
+        others = [
             f"{name}/{path.name}"
             for name in names or homes
-            for path in sorted(Path(folder, name).iterdir())
+            for path in sorted(Path(folder, name).glob("*"))
             if path.read_bytes() != (homes[name] / path.name).read_bytes()
         ]
-    if differing:
-        raise InterpError(
-            asked="compiling the programs again",
-            found=f"other bytes than those shipped: {', '.join(differing)}",
-            fix="Use the versions of constraints.txt; else the programs or the compiler changed.",
-        )
-    typer.echo(f"{len(names or homes)} programs, the same bit for bit")
+    if done.returncode:
+        found = f"{python} could not: {(done.stderr.strip().splitlines() or ['no message'])[-1]}"
+        fix = "Install Tracr (`pip install 'interp[programs]'`), or name another Python with --python."
+    elif others:
+        found = f"other bytes than those shipped: {', '.join(others)}"
+        fix = "Use the versions of constraints.txt; else the programs or the compiler changed."
+    else:
+        typer.echo(f"{len(names or homes)} programs, the same bit for bit")
+        return
+    raise InterpError(asked="compiling the programs again", found=found, fix=fix)
 
 
 @app.command("noise", epilog="Example: interp programs noise frac_prevs --rotate --seed 1 --out runs/rotated")

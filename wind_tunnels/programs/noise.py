@@ -123,11 +123,8 @@ def _directions(n_labels: int, noise: Noise, rng: np.random.Generator) -> np.nda
     """How every direction of the program is written: `[label, d_model]`."""
     if noise.n_dimensions is not None:
         if not 2 <= noise.n_dimensions < n_labels:
-            raise UsageError(
-                asked=f"superposition in {noise.n_dimensions} dimensions",
-                found=f"the program has {n_labels} directions",
-                fix=f"Choose from 2 to {n_labels - 1} dimensions.",
-            )
+            found = f"superposition in {noise.n_dimensions} dimensions, of {n_labels} directions"
+            raise noise.refusal(found, f"Choose from 2 to {n_labels - 1} dimensions.")
         drawn = rng.standard_normal((n_labels, noise.n_dimensions))
         return drawn / np.linalg.norm(drawn, axis=1, keepdims=True)
     if not noise.rotate:

@@ -33,7 +33,7 @@ from interp.system.progress import Report
 from interp.table import LABEL, Table
 from interp.tunnel import Sequences
 
-from ..tasks.permutation import IteratedPermutation, answer_posterior
+from ..tasks.permutation import IteratedPermutation, answer_posterior, ways
 from ..validation import DISTINCT
 from .over_seeds import (
     CheckedStudy,
@@ -157,11 +157,11 @@ class ChainOfThought(CheckedStudy):
 
     def _read(self, model: "Model", arm: str, seed: int) -> dict[str, Columns]:
         from ..networks.networks import predict
-        from ..training.sampling import evaluation_generators
+        from ..training.sampling import evaluation_sequences
 
         task = model.task
         assert isinstance(task, IteratedPermutation)
-        drawn = task.sample(evaluation_generators(seed)[0], self.n_eval)
+        drawn = evaluation_sequences(task, self.n_eval, seed)
 
         def read(tokens: Int[np.ndarray, "sequence pos"], k: int) -> Float[np.ndarray, "sequence symbol"]:
             return np.exp(predict(model.module, tokens, drawn.scored[[k]])[:, 0, drawn.slice_ids])
@@ -267,7 +267,9 @@ def depth_figures(task: IteratedPermutation, drawn: Sequences, read: Read) -> Co
     said = np.stack([read(tokens, k) for k in range(task.depth)], axis=1)  # [sequence, step, symbol]
     exact = answer_posterior(task.shown_in(tokens), tokens[:, drawn.scored[0]] - task.V, task.depth)
     right = np.take_along_axis(said, answers[..., None], axis=2)[..., 0]
-    kl, tracking = kl_bits(drawn.posterior, said), entropy_tracking(said, drawn.posterior)
+    kl, exact_bits = kl_bits(drawn.posterior, said), entropy_bits(drawn.posterior)
+    numbers = entropy_bits(said), np.median(exact_bits, axis=0)  # the network's, and the best single one
+    error, blind = (np.abs(each - exact_bits).mean(axis=0) for each in numbers)
     symbols, confidence = written(read, task, tokens)
     is_right = greedy = symbols == answers
     if task.scratchpad:
@@ -286,17 +288,10 @@ def depth_figures(task: IteratedPermutation, drawn: Sequences, read: Read) -> Co
         "kl_bits": kl.mean(axis=0),
         "start_kl_bits": kl_bits(exact, drawn.windows[0]).mean(axis=0),
         "bayes_bits": entropy_bits(exact).mean(axis=0),
-        "tracking": tracking,
+        "tracking": 1 - ratio(error, blind),
         "calibration_error": calibration_error(confidence, is_right),
         "calibration_exchanged": calibration_error(np.roll(confidence, 1, axis=0), is_right),
     }
-
-
-def entropy_tracking(said: Said, exact: Said) -> Float[np.ndarray, " step"]:
-    """1 less the entropy error over that of the best single number, step by step; NaN where it never varies."""
-    true = entropy_bits(exact)
-    blind = np.abs(true - np.median(true, axis=0)).mean(axis=0)
-    return 1 - ratio(np.abs(entropy_bits(said) - true).mean(axis=0), blind)
 
 
 def calibration_error(
@@ -321,15 +316,6 @@ def written(
         if task.scratchpad and k + 1 < task.depth:
             tokens[:, k + 1 - task.depth] = answers[-1] + task.V
     return np.stack(answers, axis=1), np.stack(confidence, axis=1)
-
-
-def ways(shown: Int[np.ndarray, "sequence symbol"], start: Int[np.ndarray, " sequence"], n_steps: int) -> Way:
-    """Where the images that are shown lead from each start, step by step; −1 from the first that is hidden on."""
-    at, way = start, []
-    for _ in range(n_steps):
-        at = np.where(at >= 0, shown[np.arange(len(shown)), at], -1)
-        way.append(at)
-    return np.stack(way, axis=1)
 
 
 def way_probability(said: Said, way: Way) -> float:

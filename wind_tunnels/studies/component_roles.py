@@ -34,7 +34,6 @@ import numpy as np
 from jaxtyping import Float
 from scipy.linalg import block_diag
 
-from interp.errors import UsageError
 from interp.findings import Findings, Null
 from interp.information import kl_bits, restricted, total_variation
 from interp.need import Need
@@ -153,11 +152,8 @@ class ComponentRoles(NetworkStudy):
         import interp
 
         if model.task is None or model.task.name != "bijection" or getattr(model.task, "layout", "") != "sepvocab":
-            raise UsageError(
-                asked=f"component_roles on {model.name}",
-                found="queries can be given another address only where a sequence is pairs of keys and values",
-                fix="Name a bijection tunnel of separate vocabularies.",
-            )
+            only = "queries can be given another address only where a sequence is pairs of keys and values"
+            raise self.refusal(f"{only}: {model.name}", "Name a bijection tunnel of separate vocabularies.")
         shared = {"n_permutations": self.n_permutations, "n_bootstrap": self.n_bootstrap, "seed": self.seed}
         asked = {"belief": {"sites": ("resid",), **shared}, "components": shared}
         probes = interp.run(

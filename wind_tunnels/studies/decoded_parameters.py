@@ -55,7 +55,7 @@ class DecodedParameters(NetworkStudy):
     def read(self, model: "Model") -> dict[str, Any]:
         import interp
 
-        rng, p = np.random.default_rng(self.seed), modulus(model, self.name)
+        rng, p = np.random.default_rng(self.seed), modulus(model, self)
         program = moving_programs(rng, self.n, p)[0]
         values = run(program, rng, self.seen, p)
         answer, prompts = onward(program, values[:, -1], p), prompts_of(values, p)

@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from jaxtyping import Float, Int
 
-from interp.errors import UsageError
 from interp.prompt import Prompt, PromptSet
+
+from .over_seeds import CheckedStudy
 
 if TYPE_CHECKING:
     from interp.model import Model
@@ -15,15 +16,12 @@ Programs = Int[np.ndarray, "a_and_b program"]
 Values = Int[np.ndarray, "program value"]
 
 
-def modulus(model: "Model", study: str) -> int:
+def modulus(model: "Model", study: CheckedStudy) -> int:
     """The p of a network that reads programs as they are made here; `UsageError` for another."""
     p = getattr(model.task, "p", 0)
     if p < 5 or getattr(model.task, "symbols", "") != "integers":
-        raise UsageError(
-            asked=f"the study {study} of {model.name}",
-            found="it reads programs over integers modulo 5 or more",
-            fix="Name networks that were trained on recurrence with symbols=integers.",
-        )
+        found = f"it reads programs over integers modulo 5 or more, and {model.name} does not"
+        raise study.refusal(found, "Name networks that were trained on recurrence with symbols=integers.")
     return p
 
 

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from interp.errors import UsageError
 from interp.findings import Findings
 from interp.system.progress import Report
 from interp.tunnel import make_task
@@ -43,8 +42,7 @@ class OtherVariants(CheckedStudy):
             variant = make_task(type(model.task), model.task.describe() | read_settings(self.settings))
             if variant.vocab_size != model.task.vocab_size:
                 found = f"it has {variant.vocab_size} tokens, and {name} knows {model.task.vocab_size}"
-                fix = "Change settings that leave the tokens as they are."
-                raise UsageError(asked=f"a variant with {', '.join(self.settings)}", found=found, fix=fix)
+                raise self.refusal(found, "Change settings that leave the tokens as they are.")
             for task, found in ((model.task, own), (variant, other)):
                 found.append(evaluate_model(model.module, task, n=self.n))
         here, there = ([each.figures["kl_bits"].value for each in found] for found in (own, other))

@@ -48,11 +48,8 @@ def plans_over_seeds(
     kind = load_entry("tunnel", task or study.task)
     given = by_name([*read_settings(study.settings).items(), *(fixed or {}).items()])
     if "seed" in given:
-        raise UsageError(
-            asked=f"trainings from several seeds with seed={given['seed']} among their settings",
-            found="their seeds are named by themselves",
-            fix=f"Write seeds={given['seed']} instead.",
-        )
+        found = f"seed={given['seed']} is among the settings, and seeds are named by themselves"
+        raise study.refusal(found, f"Write seeds={given['seed']} instead.")
     return [make_plan(kind, {**given, "seed": n}, variant=f"{variant}seed{n}", keep=keep) for n in study.seeds]
 
 

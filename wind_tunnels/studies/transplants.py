@@ -88,10 +88,13 @@ class Transplants(NetworkStudy):
         return {"horizon": 4, "seen": self.horizon + 1, "n": 20}
 
     def read(self, model: "Model") -> dict[str, tuple[float, float]]:
+        import torch
+
         import interp
+        from interp.reading.lens import Lens
         from interp.system.float64 import double
 
-        p = modulus(model, self.name)
+        p = modulus(model, self)
         rng, n_shown = np.random.default_rng(self.seed), self.horizon - 1
         program, other = moving_programs(rng, self.n, p)
         own = run(program, rng, self.seen + 1, p)
@@ -144,23 +147,13 @@ class Transplants(NetworkStudy):
         embedding = model.module.get_input_embeddings().weight[:p]  # pyrefly: ignore
         embedding = double(embedding.detach()).numpy()
         basis = np.linalg.svd(embedding - embedding.mean(axis=0))[2].T
-        last, k = streams["matched"][-1], p - 1
+        last, k, decode = streams["matched"][-1], p - 1, Lens(model).logits
         pairs = [(random_subspace(len(basis), len(basis), rng), int(rng.integers(2**31))) for _ in range(N_RANDOM)]
         for of, taken in (("frame_rotated", slice(k)), ("complement_rotated", slice(k, None))):
-            turned = [share(_read_out(model, _rotated(last, axes[:, taken], seed), p), answer)
-                      for random, seed in pairs for axes in (basis, random)]  # fmt: skip
+            rotated = [_rotated(last, axes[:, taken], seed) for random, seed in pairs for axes in (basis, random)]
+            turned = [share(said_of(decode(torch.from_numpy(rows).float()).numpy(), p), answer) for rows in rotated]
             found[of] = float(np.mean(turned[::2])), float(np.mean(turned[1::2]))
         return found
-
-
-def _read_out(model: "Model", rows: Float[np.ndarray, "row feature"], p: int) -> Int[np.ndarray, " row"]:
-    """What the final norm and the output head make of streams behind the last block."""
-    import torch
-
-    from interp.reading.lens import Lens
-
-    with torch.inference_mode():
-        return said_of(Lens(model).logits(torch.from_numpy(rows).float()).numpy(), p)
 
 
 def _rotated(rows: Float[np.ndarray, "row feature"], axes: np.ndarray, seed: int) -> Float[np.ndarray, "row feature"]:

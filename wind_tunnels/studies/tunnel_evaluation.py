@@ -57,20 +57,19 @@ class TunnelEvaluation(CheckedStudy):
         from ..evaluation.checkpoint import evaluate_longer, evaluate_sides
         from ..networks.networks import predict
         from ..networks.weights import open_tunnel
-        from ..training.sampling import evaluation_generators
+        from ..training.sampling import evaluation_generators, evaluation_sequences
 
         where = self.tunnel if Path(self.tunnel).is_dir() else f"tunnel:{self.tunnel.removeprefix('tunnel:')}"
         origin, model = open_tunnel(where), interp.load(where)
         task = origin.task
         edits = [interp.AttentionOff(layer=self.attention_off)] if self.attention_off else []
         with interp.applied(model, *edits) if edits else nullcontext():
-            draws, resamples = evaluation_generators(self.seed)
-            sequences = task.sample(draws, self.n)
+            longer = self.length and evaluate_longer(model.module, task, self.length, n=self.n, seed=self.seed)
+            progress(1, 3)
+            sequences = evaluation_sequences(task, self.n, self.seed)
             log_probs = predict(model.module, sequences.tokens, sequences.scored)
             horizon = origin.card["recipe"].get("horizon")
-            evaluation = evaluate_sides(log_probs, sequences, resamples, horizon)
-            progress(1, 3)
-            longer = self.length and evaluate_longer(model.module, task, self.length, n=self.n, seed=self.seed)
+            evaluation = evaluate_sides(log_probs, sequences, evaluation_generators(self.seed)[1], horizon)
             progress(2, 3)
             log_probs, primary = primary_slice(log_probs, sequences)
             weights = resampled(self.n, evaluation_generators(self.seed)[1])

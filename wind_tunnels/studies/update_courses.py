@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from jaxtyping import Float
 
-from interp.errors import UsageError
 from interp.findings import Null
 from interp.loading.sources import kept_steps
 from interp.need import Need
@@ -88,11 +87,8 @@ class UpdateCourses(NetworkStudy):
         origin = open_tunnel(model.name)
         kept = kept_steps(origin.folder)
         if len(kept) < _LEAST_KEPT:
-            raise UsageError(
-                asked=f"the course of {model.name}",
-                found=f"it kept its weights at {len(kept)} steps",
-                fix="Train it again with --set checkpoints_per_doubling=1.",
-            )
+            found = f"{model.name} is asked for its course, and it kept its weights at {len(kept)} steps"
+            raise self.refusal(found, "Train it again with --set checkpoints_per_doubling=1.")
         places = [*map(str, kept.values())]
         moved, expected = np.array([self._moved(where) for where in places]).T
         weights = [*(_weights(interp.load(where)) for where in places), _weights(model)]

@@ -14,7 +14,6 @@ from typing import ClassVar, Literal
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from interp.errors import UsageError
 from interp.statistics.resampling import random_orders
 from interp.tunnel import REQUIRED_UNITS, Sequences
 
@@ -83,11 +82,9 @@ class Bijection(ShippedTask):
         if not self.replacement:
             return super().with_copied_context(sequences, n_shown, n_copies)
         if min(n_shown, n_copies) < 1 or 2 * n_pairs + 1 > self.n_positions:
-            raise UsageError(
-                asked=f"{n_shown} pairs shown {n_copies} times",
-                found=f"the sequences have {self.n_positions} positions",
-                fix=f"Choose up to {(self.n_positions - 1) // 2} pairs in all, and at least one.",
-            )
+            found = f"{n_shown} pairs shown {n_copies} times, in sequences of {self.n_positions} positions"
+            most = (self.n_positions - 1) // 2
+            raise self.refusal(found, f"Choose up to {most} pairs in all, and at least one.")
         keys, values = sequences.tokens[:, 0::2], sequences.targets - (self.vocab_size - self.V)
         shown = [np.tile(x[:, :n_shown], n_copies) for x in (keys, values)]
         asked = [np.concatenate([s, x[:, [n_shown]]], axis=1) for s, x in zip(shown, (keys, values), strict=True)]
@@ -124,19 +121,21 @@ class Bijection(ShippedTask):
 
 
 def exact_posterior(
-    keys: Pairs, values: Pairs, n_symbols: int, cues: Pairs | None = None
+    keys: Pairs, values: Pairs, n_symbols: int, cues: Pairs | None = None, shown: np.ndarray | None = None
 ) -> tuple[Float[np.ndarray, "sequence asked symbol"], Bool[np.ndarray, "sequence asked"], Pairs]:
     """What is known of the value of each cue (the key that is read, if none are given) from the pairs before it.
 
     The distribution, whether the cue came before as a key, and how many distinct keys did. The pairs before are shown
     with certainty and every bijection that agrees with them is equally likely, so the value of a new key is uniform
-    over the values not taken.
+    over the values not taken. `shown` are values known from the start, by key; −1 where there is none.
     """
-    is_value = values[..., None] == np.arange(n_symbols)  # [sequence, asked, symbol]
-    taken = earlier(is_value)
-    cues, at = keys if cues is None else cues, np.arange(keys.shape[1])
-    same = (cues[:, :, None] == keys[:, None]) & (at[:, None] > at)  # [sequence, asked, pair before]
-    n_distinct, is_repeat = taken.sum(axis=2), same.any(axis=2)
+    symbols, cues, rows = np.arange(n_symbols), keys if cues is None else cues, np.arange(len(keys))
+    known = np.full((len(keys), n_symbols), -1) if shown is None else shown.copy()
+    taken = earlier(values[..., None] == symbols) | (known[..., None] == symbols).any(axis=1)[:, None]
+    recalled = np.empty_like(values)
+    for step in range(keys.shape[1]):
+        recalled[:, step] = known[rows, cues[:, step]]
+        known[rows, keys[:, step]] = values[:, step]
+    n_distinct, is_repeat = taken.sum(axis=2), recalled >= 0
     free = ~taken / np.maximum(n_symbols - n_distinct, 1)[..., None]
-    recalled = same.astype(np.float64) @ is_value > 0
-    return np.where(is_repeat[..., None], recalled, free), is_repeat, n_distinct
+    return np.where(is_repeat[..., None], recalled[..., None] == symbols, free), is_repeat, n_distinct

@@ -75,11 +75,18 @@ class HMM(HiddenMarkovTask):
         transition, emission = map(self.probability_grid.probabilities, matrices)
         return *matrices, *draw_chains(rng, self.initial, transition, emission, (n, self.K))
 
-    def relabelled(self, copy, shift, *chains) -> tuple[np.ndarray, ...]:
+    def relabelled(self, copy, shift, transition, emission, states, symbols) -> tuple[np.ndarray, ...]:
         """Pairs of cyclic shifts, none twice, that go through the states and through the symbols evenly."""
         state_shift, symbol_shift = copy[:, None], (copy + copy // lcm(self.S, self.O))[:, None]
-        states, symbols = (state_shift + np.arange(self.S)) % self.S, (symbol_shift + np.arange(self.O)) % self.O
-        return with_labels(states, symbols, *chains)
+        new_state, new_symbol = (np.arange(self.S) + state_shift) % self.S, (np.arange(self.O) + symbol_shift) % self.O
+        old_state, old_symbol = np.argsort(new_state, axis=1), np.argsort(new_symbol, axis=1)
+        rows = np.arange(len(copy))[:, None, None]
+        return (
+            transition[rows, old_state[:, :, None], old_state[:, None, :]],
+            emission[rows, old_state[:, :, None], old_symbol[:, None, :]],
+            np.take_along_axis(new_state, states, axis=1),
+            np.take_along_axis(new_symbol, symbols, axis=1),
+        )
 
     def encode(
         self, transition: Int[np.ndarray, "sequence state state"], emission: Int[np.ndarray, "sequence state symbol"],
@@ -98,18 +105,3 @@ class HMM(HiddenMarkovTask):
             return [(steps - grid.least).reshape(len(steps), -1) for steps in matrices]
         first = np.cumsum([0, *self._rows_by_place])[:-1].reshape(2, self.S)  # [matrix, row]
         return [ids + grid.rank(steps) for ids, steps in zip(first, matrices, strict=True)]
-
-
-def with_labels(
-    state_labels: Int[np.ndarray, "sequence state"], symbol_labels: Int[np.ndarray, "sequence symbol"],
-    transition: np.ndarray, emission: np.ndarray, states: np.ndarray, symbols: np.ndarray,
-) -> tuple[np.ndarray, ...]:  # fmt: skip
-    """The same chains after state i became `state_labels[i]` and symbol j `symbol_labels[j]` throughout."""
-    rows = np.arange(len(states))[:, None, None]
-    old_state, old_symbol = np.argsort(state_labels, axis=1), np.argsort(symbol_labels, axis=1)
-    return (
-        transition[rows, old_state[:, :, None], old_state[:, None, :]],
-        emission[rows, old_state[:, :, None], old_symbol[:, None, :]],
-        np.take_along_axis(state_labels, states, axis=1),
-        np.take_along_axis(symbol_labels, symbols, axis=1),
-    )

@@ -17,6 +17,7 @@ from interp.statistics.resampling import random_orders
 from interp.tunnel import REQUIRED_UNITS, Sequences, Task
 
 from ..validation import Conflict
+from .bijection import exact_posterior
 from .shipped_task import ShippedTask
 
 MOST_HIDDEN = 6
@@ -83,13 +84,9 @@ class IteratedPermutation(ShippedTask):
     def encode(self, symbols: Symbols, images: Symbols, start: Int[np.ndarray, " sequence"]) -> Sequences:
         """The sequences of these permutations, with the exact posterior; the first `n_shown` images are shown."""
         n, first_asked = len(start), 2 * self.n_shown + 1
-        rows = np.arange(n)
         permutation = np.empty((n, self.V), dtype=np.int64)
         np.put_along_axis(permutation, symbols, images, axis=1)
-        way = [start]
-        for _ in range(self.depth):
-            way.append(permutation[rows, way[-1]])
-        chain = np.stack(way, axis=1)  # [sequence, start and answers]
+        chain = np.column_stack([start, ways(permutation, start, self.depth)])  # [sequence, start and answers]
         tokens = np.empty((n, self.n_positions), dtype=np.int64)
         tokens[:, 0 : first_asked - 1 : 2] = symbols[:, : self.n_shown]
         tokens[:, 1:first_asked:2] = images[:, : self.n_shown] + self.V
@@ -98,7 +95,10 @@ class IteratedPermutation(ShippedTask):
         written = chain[:, 1:-1] + self.V if self.scratchpad else 2 * self.V + np.arange(1, self.depth)
         tokens[:, first_asked + 1 :] = written
         shown = self.shown_in(tokens)
-        posterior = step_posterior(shown, chain) if self.scratchpad else answer_posterior(shown, start, self.depth)
+        if self.scratchpad:
+            posterior = exact_posterior(chain[:, :-1], chain[:, 1:], self.V, shown=shown)[0]
+        else:
+            posterior = answer_posterior(shown, start, self.depth)
         steps, scored = np.arange(1, self.depth + 1), first_asked + np.arange(self.depth)
         is_step_shown = np.take_along_axis(shown, chain[:, :-1], axis=1) >= 0
         columns = {
@@ -124,17 +124,13 @@ class IteratedPermutation(ShippedTask):
         return symbols, images, rng.integers(self.V, size=n)
 
 
-def step_posterior(shown: Symbols, chain: Int[np.ndarray, "sequence written"]) -> Posterior:
-    """The next symbol of a chain, given the images `shown` (−1 where hidden) and those that the chain has written."""
-    known, n_symbols, rows = shown.copy(), shown.shape[1], np.arange(len(shown))
-    posterior = np.empty((len(shown), chain.shape[1] - 1, n_symbols))
-    for k, (at, to) in enumerate(zip(chain[:, :-1].T, chain[:, 1:].T, strict=True)):
-        image = known[rows, at]
-        is_free = ~(known[:, :, None] == np.arange(n_symbols)).any(axis=1)
-        free = is_free / np.maximum(is_free.sum(axis=1, keepdims=True), 1)
-        posterior[:, k] = np.where(image[:, None] >= 0, image[:, None] == np.arange(n_symbols), free)
-        known[rows, at] = to
-    return posterior
+def ways(shown: Symbols, start: Int[np.ndarray, " sequence"], n_steps: int) -> Int[np.ndarray, "sequence step"]:
+    """Where the images that are shown lead from each start, step by step; −1 from the first that is hidden on."""
+    at, way = start, []
+    for _ in range(n_steps):
+        at = np.where(at >= 0, shown[np.arange(len(shown)), at], -1)
+        way.append(at)
+    return np.stack(way, axis=1)
 
 
 def answer_posterior(shown: Symbols, start: Int[np.ndarray, " sequence"], depth: int) -> Posterior:
@@ -149,10 +145,7 @@ def answer_posterior(shown: Symbols, start: Int[np.ndarray, " sequence"], depth:
     full = shown.copy()
     for order in permutations(range(n_hidden)):
         np.put_along_axis(full, hidden, free[:, order], axis=1)
-        at = start
-        for k in range(depth):
-            at = full[rows, at]
-            counts[rows, k, at] += 1
+        counts[rows[:, None], np.arange(depth), ways(full, start, depth)] += 1
     return counts / counts.sum(axis=2, keepdims=True)
 
 

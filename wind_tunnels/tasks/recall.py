@@ -96,7 +96,9 @@ class Recall(ShippedTask):
         if self.score == "all":
             scored = np.concatenate([np.flatnonzero(template == _VALUE) - 1, scored])
             targets = np.concatenate([values, targets], axis=1)
-            posterior = np.concatenate([unused_values(values, self.n_values), posterior], axis=1)
+            unused = ~earlier(values[:, :, None] == np.arange(self.n_values))  # each of them as likely as another
+            first = unused / (self.n_values - np.arange(self.n_pairs))[:, None]
+            posterior = np.concatenate([first, posterior], axis=1)
             is_stored = np.concatenate([np.zeros(keys.shape, dtype=bool), is_stored], axis=1)
             evidence = np.concatenate([np.arange(self.n_pairs), evidence])
         return self._sequences(
@@ -134,8 +136,3 @@ def answer_posterior(
     by_item = likelihood / likelihood.sum(axis=2, keepdims=True)
     np.put_along_axis(posterior, np.broadcast_to(values[:, None, :], by_item.shape), by_item, axis=2)
     return posterior
-
-
-def unused_values(values: Pairs, n_values: int) -> Float[np.ndarray, "sequence pair value"]:
-    """What is known of a value about to be stored: uniform over those that no earlier pair has."""
-    return ~earlier(values[:, :, None] == np.arange(n_values)) / (n_values - np.arange(values.shape[1]))[:, None]

@@ -114,11 +114,6 @@ class Selection(ShippedTask):
         return keys, np.take_along_axis(np.where(is_first[:, None], first, second), keys, axis=1), is_first
 
 
-def count_bijections(images: Images) -> Float[np.ndarray, "*any"]:
-    """How many bijections agree."""
-    return factorial((images < 0).sum(axis=-1)) * _is_injective(images)
-
-
 def count_involutions(images: Images) -> Float[np.ndarray, "*any"]:
     """How many involutions without fixed points agree."""
     symbols, back = np.arange(images.shape[-1]), _after(images, images)
@@ -158,16 +153,6 @@ def _is_injective(images: Images) -> np.ndarray:
     return _is_image(images).sum(axis=-1) == (images >= 0).sum(axis=-1)
 
 
-def rotations(n_symbols: int) -> Int[np.ndarray, "map symbol"]:
-    """x + c mod V for every c."""
-    return (np.arange(n_symbols)[:, None] + np.arange(n_symbols)) % n_symbols
-
-
-def multiplications(n_symbols: int) -> Int[np.ndarray, "map symbol"]:
-    """c x mod V for every c but 0."""
-    return np.arange(1, n_symbols)[:, None] * np.arange(n_symbols) % n_symbols
-
-
 def _cycles(rng: np.random.Generator, n: int, n_symbols: int, period: int) -> Int[np.ndarray, "map symbol"]:
     """Uniform permutations that consist of cycles of one length."""
     order = random_orders(n_symbols, n, rng)
@@ -193,9 +178,12 @@ def _few(members: Callable[[int], Int[np.ndarray, "map symbol"]]) -> Maps:
 
 
 CLASSES: Mapping[str, Maps] = {
-    "bijections": Maps(count_bijections, lambda rng, n, V: random_orders(V, n, rng)),
+    "bijections": Maps(
+        lambda known: factorial((known < 0).sum(axis=-1)) * _is_injective(known),
+        lambda rng, n, V: random_orders(V, n, rng),
+    ),
     "involutions": Maps(count_involutions, lambda rng, n, V: _cycles(rng, n, V, 2)),
     "3-cycles": Maps(count_three_cycles, lambda rng, n, V: _cycles(rng, n, V, 3)),
-    "rotations": _few(rotations),
-    "multiplications": _few(multiplications),
+    "rotations": _few(lambda V: (np.arange(V)[:, None] + np.arange(V)) % V),
+    "multiplications": _few(lambda V: np.arange(1, V)[:, None] * np.arange(V) % V),
 }

@@ -4,11 +4,15 @@ Batches are a function of the task, the recipe and a generator alone, so that wh
 (`share_seen`) without having kept any of it.
 """
 
+import tracemalloc
 from collections.abc import Sequence
 
 import numpy as np
+import torch
 from jaxtyping import Int
 
+from interp.errors import UsageError
+from interp.loading.placement import available_bytes
 from interp.records.tunnel_card import Figure
 from interp.statistics.intervals import share_bounds
 from interp.tunnel import Sequences, Task
@@ -17,6 +21,12 @@ from .plan import Recipe
 
 _WEIGHTS, _DATA, _EVALUATION, _RESAMPLES, _FIXED = range(5)
 """Independent streams of random numbers. Evaluation has two of its own, so that it never draws what training drew."""
+
+_FEW = 8
+"""Sequences that are drawn to see what one takes."""
+
+_WEIGHTS_BYTES = 24_000
+"""Of a sequence in 1,000 resamples, three times over while they are drawn."""
 
 
 def generator(seed: int, stream: int) -> np.random.Generator:
@@ -37,6 +47,42 @@ def training_generator(recipe: Recipe) -> np.random.Generator:
 def evaluation_generators(seed: int) -> tuple[np.random.Generator, np.random.Generator]:
     """What the sequences of an evaluation, and then their resamples, are drawn with."""
     return generator(seed, _EVALUATION), generator(seed, _RESAMPLES)
+
+
+def evaluation_sequences(task: Task, n: int, seed: int) -> Sequences:
+    """The fresh sequences of an evaluation, which no training draws; `UsageError` for more than memory holds."""
+    refuse_too_many(task, n)
+    return task.sample(evaluation_generators(seed)[0], n)
+
+
+def refuse_too_many(task: Task, n: int) -> None:
+    """Raise `UsageError` where memory cannot hold so many sequences and what an evaluation makes of them."""
+    free = available_bytes(torch.device("cpu"))
+    needed = 8 * n * task.n_positions
+    if needed <= free:
+        needed = n * _bytes_of_one(task)
+    if needed > free:
+        raise UsageError(
+            asked=f"{n:,} sequences of {task.n_positions:,} tokens of the task {task.name}",
+            found=f"with their predictions they take about {needed / 1e9:.1f} GB of memory, and {free / 1e9:.1f} GB "
+            "are free",
+            fix="Choose fewer sequences, or shorter ones.",
+        )
+
+
+def _bytes_of_one(task: Task) -> int:
+    """What a sequence takes while it is drawn, as measured, or evaluated, as counted, and its bootstrap weights."""
+    was_tracing = tracemalloc.is_tracing()
+    tracemalloc.start()
+    before, _ = tracemalloc.get_traced_memory()
+    tracemalloc.reset_peak()
+    sequences = task.sample(np.random.default_rng(0), _FEW)
+    drawn = (tracemalloc.get_traced_memory()[1] - before) // _FEW
+    if not was_tracing:
+        tracemalloc.stop()
+    n_scored, n_outcomes = sequences.posterior.shape[1:]
+    evaluated = 8 * n_scored * (3 * task.vocab_size + 6 * n_outcomes + 12)
+    return max(drawn, evaluated) + _WEIGHTS_BYTES
 
 
 class BatchSampler:

@@ -134,6 +134,13 @@ def test_what_is_not_what_the_card_was_written_for_is_refused(copied, change):
             read()
 
 
+def test_weights_that_the_card_tells_of_and_are_not_there_are_missed_in_words(copied):
+    (copied / "model.safetensors").unlink()
+    for read in (lambda: interp.load(copied, check=False), lambda: load_weights(copied)):
+        with pytest.raises(ModelError, match=r"there is no model\.safetensors"):
+            read()
+
+
 def test_a_card_of_before_digests_loads_and_every_shipped_one_has_them(copied):
     card = json.loads((copied / "tunnel.json").read_text())
     assert "card" not in {check.name for check in interp.load(copied, check=False).checks}

@@ -1,6 +1,7 @@
 """Options of a run that change what is read: untrained weights beside it, no BOS, a binding window."""
 
 import copy
+from contextlib import contextmanager
 from dataclasses import replace
 
 import numpy as np
@@ -18,6 +19,7 @@ from interp.prompting.tokens import as_tokens, words_of
 from interp.reading.forward import capture
 from interp.running.checkpoints import has_checkpoints
 from interp.running.run import run
+from interp.system import progress
 from tests.interp.hooks.test_attention import token_prompts
 from tests.interp.reference import run_reference
 from tests.named_prompts import resolve_prompts
@@ -99,6 +101,19 @@ def test_one_untrained_twin_stands_beside_and_changes_no_null(plain):
     record = run(TUNNEL, null="untrained", n_untrained=1, **ASKED)
     assert record.findings["manifold"].scalars == plain.findings["manifold"].scalars
     assert "--n-untrained 1" in record.spec["command"]
+
+
+def test_progress_says_which_untrained_copy_is_read_and_of_what(monkeypatch):
+    said = []
+
+    @contextmanager
+    def reporting(what, quiet):
+        said.append(progress._in_stage(what))
+        yield progress.unheard
+
+    monkeypatch.setattr("interp.running.run.reporting", reporting)
+    run(TUNNEL, null="untrained", n_untrained=2, **ASKED)
+    assert f"untrained copy 2 of 2, reading {TUNNEL} untrained, prompts tunnel:bijection" in said
 
 
 def test_rows_say_text_and_token_and_begin_without_bos_if_asked(stories):

@@ -244,6 +244,8 @@ def test_unknown_names_list_the_nearest(words, told, tmp_path):
     [
         (["--set", "V=1"], "V is a whole number, 2 or more."),
         (["--set", "V"], "field=value"),
+        (["--set", "batch=90000000"], "GB of memory"),
+        (["--set", "L=9000000"], "GB of memory"),
         (["--limit", "kl_bits=low"], "Give a number"),
         (["--limit", "kl_bits=nan"], "it is not finite"),
         (["--set", "replacement=False", "--set", "L=99"], "99 distinct keys"),

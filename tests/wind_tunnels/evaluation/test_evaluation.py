@@ -2,19 +2,28 @@
 
 import numpy as np
 import pytest
+from interp.wind_tunnels.evaluation.checkpoint import check_limits, evaluate_longer, evaluate_sides
 from interp.wind_tunnels.evaluation.evaluation import (
     Evaluation,
     by_predictor,
     evaluate,
     extrapolate,
+    figure_names,
     figure_scalars,
     longer,
+    resampled,
     score,
 )
+from interp.wind_tunnels.networks.weights import load_weights, open_tunnel
 from interp.wind_tunnels.tasks.bijection import Bijection
+from interp.wind_tunnels.tasks.coin import Coin
 from interp.wind_tunnels.tasks.hmm import HMM
+from interp.wind_tunnels.tasks.permutation import IteratedPermutation
+from interp.wind_tunnels.tasks.selection import Selection
+from interp.wind_tunnels.training import sampling
+from scipy import stats
 
-from interp.errors import UsageError
+from interp.errors import UnknownName, UsageError
 from interp.information import kl_bits
 from interp.table import LABEL, Table
 from interp.tunnel import Sequences
@@ -240,6 +249,54 @@ def test_named_slices_are_measured_alone_and_the_primary_one_has_plain_names():
 
 
 FILTER = HMM(S=2, O=2, K=8, floor=0.1, grid=0.1)
+
+
+def uniform(sequences: Sequences, vocab_size: int) -> np.ndarray:
+    return np.full((*sequences.targets.shape, vocab_size), -np.log(vocab_size))
+
+
+@pytest.mark.parametrize("horizon", [1, 10])
+def test_within_and_beyond_a_horizon_only_what_is_asked_there_has_figures(horizon):
+    """Positions ask in turn for a value and for a class: one of them alone is a question of one kind."""
+    task = Selection(V=6, L=6)
+    sequences = task.sample(np.random.default_rng(0), 50)
+    found = evaluate_sides(uniform(sequences, task.vocab_size), sequences, np.random.default_rng(0), horizon)
+    assert np.isfinite([figure.value for figure in found.figures.values()]).all()
+    alone = "within_horizon." if horizon == 1 else "beyond_horizon."
+    others = "beyond_horizon." if horizon == 1 else "within_horizon."
+    assert f"{alone}kl_bits" in found.figures and f"{alone}class.kl_bits" not in found.figures
+    assert {f"{others}kl_bits", f"{others}class.kl_bits"} <= {*found.figures}
+
+
+@pytest.mark.parametrize("task", [WITHOUT, WITH, FILTER, Coin(), IteratedPermutation(), Selection(V=6, L=6)], ids=repr)
+def test_names_of_figures_are_known_before_anything_is_evaluated(task):
+    sequences = task.sample(np.random.default_rng(0), 60)
+    found = evaluate(uniform(sequences, task.vocab_size), sequences, np.random.default_rng(0))
+    assert figure_names(sequences) == [*found.figures]
+
+
+def test_a_limit_is_on_a_figure_of_the_sides_of_the_horizon():
+    check_limits(FILTER, {"beyond_horizon.kl_bits": 1.0, "seen_share": 1.0}, 3)
+    with pytest.raises(UnknownName, match="accuracy_where_certain"):
+        check_limits(Coin(), {"accuracy_where_certain": 1.0}, None)
+
+
+def test_few_sequences_have_intervals_as_wide_as_those_of_a_t_test():
+    """Of 12, a bootstrap that draws 12 has intervals of 1.96 √(11 / 12) standard errors; t wants 2.2."""
+    drawn = sampling.generator(3, 0).standard_normal((200, 12))
+    weights = resampled(12, np.random.default_rng(0))
+    np.testing.assert_array_equal(weights[0], np.full(12, 1 / 12))
+    widths = [np.ptp(np.quantile(weights[1:] @ row, (0.025, 0.975))) / row.std(ddof=1) * 12**0.5 for row in drawn]
+    assert np.mean(widths) / 2 == pytest.approx(stats.t.ppf(0.975, 11), rel=0.03)
+
+
+def test_more_sequences_than_memory_holds_are_refused_before_they_are_drawn(monkeypatch):
+    tunnel = open_tunnel("tunnel:bijection-gpt-neox")
+    network = load_weights(tunnel.folder)
+    monkeypatch.setattr(sampling, "available_bytes", lambda device: 300 * 2**20)
+    with pytest.raises(UsageError, match=r"500 sequences of 7,999 tokens .* GB of memory"):
+        evaluate_longer(network, tunnel.task, 4000, n=500)
+    assert evaluate_longer(network, tunnel.task, 200, n=20).n == 20
 
 
 def test_the_best_window_reader_is_not_beyond_itself_and_the_exact_posterior_beats_it():

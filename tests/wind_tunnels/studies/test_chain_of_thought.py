@@ -8,10 +8,10 @@ from interp.wind_tunnels.studies.chain_of_thought import (
     depth_figures,
     exchanged,
     way_probability,
-    ways,
     written,
 )
-from interp.wind_tunnels.tasks.permutation import IteratedPermutation, answer_posterior, step_posterior
+from interp.wind_tunnels.tasks.bijection import exact_posterior
+from interp.wind_tunnels.tasks.permutation import IteratedPermutation, answer_posterior, ways
 
 import interp
 from interp.errors import UsageError
@@ -31,7 +31,7 @@ def ideal(task):
         if not task.scratchpad:
             return answer_posterior(shown, start, task.depth)[:, k]
         chain = np.concatenate([tokens[:, first : first + k + 1] - task.V, start[:, None]], axis=1)
-        return step_posterior(shown, chain)[:, k]
+        return exact_posterior(chain[:, :-1], chain[:, 1:], task.V, shown=shown)[0][:, k]
 
     return read
 
