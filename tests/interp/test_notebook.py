@@ -60,9 +60,13 @@ def test_records_show_and_hold_every_probes_numbers():
     assert "0.25, above its null." in first
     assert "0.25 (95 % interval 0.2 to 0.3); baseline 0.1 (0.05 to 0.15), noise" in first
     assert "not the original" not in first
-    changed = {"edits": [{"kind": "ablate"}], "attention_window": 8}
+    changed = {"edits": [{"kind": "ablate", "layer": 3, "heads": [1], "dose": 0.5}], "attention_window": 8}
     first = replace(record(), spec=changed, model={**record().model, "adapter": "lora"})._repr_html_()
-    for said in ("Adapter lora", "Edits (ablate)", "Every query sees the last 8 keys only"):
+    for said in (
+        "Adapter lora",
+        "Edits (ablate z at layer 3, dose 0.5, heads 1)",
+        "Every query sees the last 8 keys only",
+    ):
         assert f"<p>{said}: all numbers describe the " in first
     assert "Not written to a folder" in rest and "The record has 3 numbers" in shown
     frame = record().to_frame()
