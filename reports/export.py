@@ -45,9 +45,10 @@ def export(
     """Write figures and tables of a record into the folder `out`; returns the files.
 
     `PROBE-FIGURE.pdf` for every figure, wide as one or two `columns` of a paper, in 8 point; of every probe
-    `PROBE.tex` (its headline numbers) or `PROBE.csv` (all its numbers) and `PROBE-TABLE.csv`. Raises `UsageError` for
-    an unknown format, and where kaleido or a Chrome for it is missing; `RecordError` where a file of such a name is
-    there that no export wrote (`.interp-exported` in the folder lists those).
+    `PROBE.tex` (its headline numbers) or `PROBE.csv` (all its numbers), `PROBE-TABLE.csv`, and `PROBE.units.csv` with
+    the unit of every column of those. Raises `UsageError` for an unknown format, and where kaleido or a Chrome for it
+    is missing; `RecordError` where a file of such a name is there that no export wrote (`.interp-exported` in the
+    folder lists those).
     """
     for what, asked, known in (("figures", figures, FIGURES), ("tables", tables, TABLES)):
         if strange := sorted(set(asked) - set(known)):
@@ -85,9 +86,13 @@ def _tables(probe: str, findings: Findings, kinds: Collection[str]) -> Iterator[
     if "latex" in kinds and findings.scalars:
         yield f"{probe}.tex", findings.to_latex()
     if "csv" in kinds:
+        from pandas import DataFrame
+
         frames = {probe: findings.to_frame()} if findings.scalars else {}
         files = file_names(findings.tables)
         frames |= {f"{probe}-{files[name]}": table.to_frame() for name, table in findings.tables.items()}
+        units = [(f"{probe}-{files[name]}.csv", *of) for name, t in findings.tables.items() for of in t.units.items()]
+        frames |= {f"{probe}.units": DataFrame(units, columns=["file", "column", "unit"])} if units else {}
         for name, frame in frames.items():
             shown = frame.map(lambda x: printable(x) if isinstance(x, str) else x)
             yield f"{name}.csv", shown.rename(columns=lambda of: printable(str(of))).to_csv(index=False)
