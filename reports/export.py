@@ -30,6 +30,7 @@ _DRAWN = 1.5
 
 _PIXELS_AN_INCH = 96 * _DRAWN
 _FONT = 8 * _PIXELS_AN_INCH / 72
+_PAGE_FONT = 12
 _ASPECT = {1: 0.72, 2: 0.5}
 _FINER = 3
 """A PNG has so many times the pixels: 288 an inch."""
@@ -102,8 +103,11 @@ def _sized(plot: "go.Figure", columns: Columns) -> "go.Figure":
     """White paper, 8 point, no title (a paper has captions), as wide as the columns; what is operated is left out."""
     width = _WIDTH[columns] * _PIXELS_AN_INCH
     n_rows = max(1, len({axis.domain for axis in plot.select_yaxes()}))
+    height = width * _ASPECT[columns] * (1 + 0.6 * (n_rows - 1))
+    if plot.layout.yaxis.visible is False:  # rows of words, which are as high as these
+        height = plot.layout.height * _FONT / _PAGE_FONT
     plot.update_layout(
-        width=width, height=width * _ASPECT[columns] * (1 + 0.6 * (n_rows - 1)), title=None, paper_bgcolor="white",
+        width=width, height=height, title=None, paper_bgcolor="white",
         plot_bgcolor="white", font_size=_FONT, legend_font_size=_FONT, margin={"l": 8, "r": 8, "t": 24, "b": 8},
     )  # fmt: skip
     plot.layout.sliders = plot.layout.updatemenus = None

@@ -31,6 +31,7 @@ _APART, _SPREAD = 0.28, 0.56  # of a row: between two groups at most, and over a
 _ABOVE, _BELOW = 0.38, 0.04  # of a row: how far its name lies above its middle, and its dots below
 _ROW, _A_GROUP, _AROUND = 48, 13, 110  # pixels of a row at least, for each group in it, above and below all rows
 _VALUES = 1.04  # where the column of values stands, in widths of a row
+_DIGIT = 0.021  # of a figure as narrow as on a phone: the width of a digit of these values
 _LINE = 18  # pixels of a line of a question
 _SCALED = ("value", "low", "high", "null", "null_low", "null_high")
 
@@ -88,9 +89,10 @@ def _dots(headline: Table, numbers: Table) -> Figure:
     for i, group in enumerate(groups):
         apart = (i - (len(groups) - 1) / 2) * min(_APART, _SPREAD / len(groups))
         _draw(plot, headline, numbers, rows, group, apart, PALETTE[i % len(PALETTE)])
+    beside = _DIGIT * max(map(len, map(short, headline["value"])), default=0)
     plot.update_layout(
         height=round(_AROUND + max(_ROW, _A_GROUP * len(groups)) * end),
-        xaxis={"visible": False, "range": [-0.03, 1.2]},
+        xaxis={"visible": False, "range": [-0.03, (_VALUES + 0.03 * beside) / (1 - beside)]},
         yaxis={"visible": False, "range": [end - 0.4, -0.7]},
     )
     reading = (

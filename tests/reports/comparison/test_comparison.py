@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from interp.reports.comparison.lead import sure_of
 from interp.reports.comparison.tables import difference_of, estimate
+from interp.reports.export import _FONT, _sized
 from interp.reports.page.sections import (
     ALIKE,
     CHANCE,
@@ -672,3 +673,14 @@ def test_an_edited_run_is_named_with_its_edits(tmp_path):
     base, edited = rows(record, "runs")
     assert "edited" not in base["read"]
     assert edited["read"].endswith("edited (ablate z at layer 1, heads 0, by mean; of a later version)")
+
+
+def test_words_and_values_beside_the_rows_fit_on_a_phone_and_in_a_column_of_a_paper(tmp_path):
+    numbers = {f"n{i}": scalar(-0.0000123) for i in range(9)}
+    record = compared(tmp_path, [numbered("a", numbers), numbered("b", numbers)])
+    shown = record.findings["comparison"].figures()["numbers"]
+    low, high = shown.layout.xaxis.range
+    n = len(short(-0.0000123))
+    assert n == 8 and 335 * (high - 1.04) / (high - low) > 6.5 * n, "pixels of a phone; a digit takes six"
+    pixels = [plot.layout.height / abs(np.diff(plot.layout.yaxis.range)[0]) for plot in (shown, _sized(shown, 1))]
+    assert pixels[1] >= pixels[0] * _FONT / 12, "rows grow with their words"
