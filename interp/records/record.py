@@ -71,6 +71,11 @@ class RunRecord(Answering, Mapping[str, Findings]):
     shown: tuple[TokenStrip, ...] = ()
     path: Path | None = None
 
+    def __post_init__(self) -> None:
+        asked = {name: self.parameters.get(name, {}) for name in self.findings}
+        findings = {name: replace(found, parameters=asked[name]) for name, found in self.findings.items()}
+        object.__setattr__(self, "findings", findings)
+
     @property
     def quantised(self) -> str:
         """How the weights are quantised; empty if they are not."""

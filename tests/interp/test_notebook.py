@@ -3,12 +3,15 @@
 from dataclasses import replace
 
 import numpy as np
+import plotly.graph_objects as go
 import pytest
 from interp.reports.export import export
 
+import interp
 from interp.errors import UnknownName, UsageError
 from interp.findings import Findings, Interval, Null, Scalar
 from interp.need import Need
+from interp.probe import Figure
 from interp.records.record import RunRecord
 from interp.table import Table
 from interp.testing import Shape, synthetic_capture
@@ -130,6 +133,20 @@ def test_findings_plot_the_pages_figure_in_its_theme(entropy, theme, paper):
     assert len(plot.data) == len(own.plot.data)
     np.testing.assert_array_equal(plot.data[1].y, own.plot.data[1].y)
     assert plot.layout.template.layout.font.color is not None
+
+
+def test_the_findings_of_a_record_are_drawn_with_the_parameters_of_their_run(entropy, tmp_path, monkeypatch):
+    from interp.probes.components.probe import Components
+
+    def figures(self, findings):
+        return (Figure(f"of_{self.n_bootstrap}", "F", "", go.Figure(go.Scatter(y=[1]))),)
+
+    monkeypatch.setattr(Components, "figures", figures)
+    made = replace(record(), findings={"components": entropy}, parameters={"components": {"n_bootstrap": 77}})
+    for one in (made, interp.open_run(made.write(tmp_path / "run")), replace(made, created="2026-01-02T00:00:00+00:00")):
+        assert [*one["components"].figures()] == ["of_77"] and [*one.figures()] == ["components.of_77"]
+        assert one["components"].plot("of_77").data
+    assert [*entropy.figures()] == [f"of_{Components().n_bootstrap}"], "findings of no record have the defaults"
 
 
 def test_an_unknown_figure_or_theme_is_refused_with_what_there_is(entropy, without_type_checks):
