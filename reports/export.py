@@ -6,7 +6,7 @@ Images are drawn by kaleido, an extra, which drives an installed Chrome or Chrom
 import errno
 from collections.abc import Collection, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from interp.errors import UsageError, optional_part
 from interp.findings import Findings
@@ -104,8 +104,9 @@ def _sized(plot: "go.Figure", columns: Columns) -> "go.Figure":
     width = _WIDTH[columns] * _PIXELS_AN_INCH
     n_rows = max(1, len({axis.domain for axis in plot.select_yaxes()}))
     height = width * _ASPECT[columns] * (1 + 0.6 * (n_rows - 1))
-    if plot.layout.yaxis.visible is False:  # rows of words, which are as high as these
-        height = plot.layout.height * _FONT / _PAGE_FONT
+    layout: Any = plot.layout
+    if layout.yaxis.visible is False:  # rows of words, which are as high as these
+        height = layout.height * _FONT / _PAGE_FONT
     plot.update_layout(
         width=width, height=height, title=None, paper_bgcolor="white",
         plot_bgcolor="white", font_size=_FONT, legend_font_size=_FONT, margin={"l": 8, "r": 8, "t": 24, "b": 8},

@@ -76,8 +76,9 @@ def undrawable(figure: "go.Figure") -> str | None:
 def _has_points(trace: Mapping[str, Any]) -> bool:
     """Whether a trace has something to draw: of every coordinate that it gives a value that is known."""
     given = [np.asarray(trace[name]) for name in _COORDINATES if _is_array(trace.get(name))]
-    numbers = [np.isfinite(v) if v.dtype.kind in "iuf" else np.not_equal(v, None) for v in given]
-    return all(bool(np.any(known)) for known in numbers)
+    return all(
+        np.isfinite(v).any() if v.dtype.kind in "iuf" else any(x is not None for x in v.ravel().tolist()) for v in given
+    )
 
 
 def prepare(figure: "go.Figure") -> Plot:
