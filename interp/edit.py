@@ -19,6 +19,7 @@ from interp.system.foreign_files import in_words
 from interp.system.plain_numbers import array, from_0, number, whole_number, whole_numbers
 
 Metric = Literal["raw", "z-scored"]
+_IN_WHERE = ("layer", "site", "donor")
 SITES = ("q", "k", "v", "z", "resid")
 AFTER_W_O = frozenset({"attn_out", "o_proj", "out", "attention_output"})
 
@@ -66,21 +67,32 @@ class Edit(Answering, metaclass=AnsweringType):
     def _listed(self) -> tuple[int, ...]:
         return (self.layer,) if isinstance(self.layer, int) else tuple(self.layer)
 
-    def __str__(self) -> str:
+    @property
+    def where(self) -> str:
+        """`ablate z at layer 3`: its kind, and what of which layers it edits."""
         listed = ", ".join(map(str, self._listed))
-        where = f"layer {listed}" if listed else "all layers" if self.is_whole else "no layer"
-        return f"{self.kind} {self.place} at {where}"
+        layers = f"layer {listed}" if listed else "all layers" if self.is_whole else "no layer"
+        return f"{self.kind} {self.place} at {layers}"
+
+    def __str__(self) -> str:
+        """`ablate z at layer 3, dose 0.5, at last, heads 1, 2`: every field that has not its default, but arrays."""
+        said = [self.where]
+        for each in fields(self):
+            value = getattr(self, each.name)
+            if each.name not in _IN_WHERE and not isinstance(value, np.ndarray) and value != each.default:
+                said.append(f"{each.name} {', '.join(map(str, value)) if isinstance(value, tuple) else value}")
+        return ", ".join(said)
 
     def layers(self, info: ModelInfo) -> tuple[int, ...]:
         """The layers of a model, counted from 0 (depths, for the residual stream); `UsageError` for unknown ones."""
         what, count = ("depths", info.n_layers + 1) if self.place == "resid" else ("layers", info.n_layers)
-        return from_0(str(self), self._listed or range(count), count, f"{info.name} has the {what}")
+        return from_0(self.where, self._listed or range(count), count, f"{info.name} has the {what}")
 
     def refuse_misfit(self, info: ModelInfo) -> None:
         """Raise `UsageError` where this edit names what the model does not have."""
         layers = self.layers(info)
         if self.place not in ("resid", "block", "mlp_out"):
-            info.refuse_without_attention(str(self), layers)
+            info.refuse_without_attention(self.where, layers)
 
     def to_json(self) -> dict[str, Any]:
         """The edit as plain values: `edit_from_json` gives it back."""
@@ -93,7 +105,7 @@ class Edit(Answering, metaclass=AnsweringType):
         return hash((self.kind, self.layer, self.dose, self.at))
 
     def _refused(self, found: str, fix: str) -> UsageError:
-        return UsageError(asked=str(self), found=found, fix=fix)
+        return UsageError(asked=self.where, found=found, fix=fix)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)

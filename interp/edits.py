@@ -300,8 +300,9 @@ class PatternsOf(Edit):
         name = self.donor if isinstance(self.donor, str) else getattr(self.donor, "name", "")
         return name if isinstance(name, str) else ""
 
-    def __str__(self) -> str:
-        return f"{super().__str__()} from {self.donor_name}"
+    @property
+    def where(self) -> str:
+        return f"{super().where} from {self.donor_name}"
 
     def to_json(self) -> dict[str, Any]:
         return super().to_json() | {"donor": self.donor_name}

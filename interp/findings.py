@@ -304,8 +304,9 @@ class Findings(Holding[str, Scalar]):
 
     `headline` names the scalars that the page shows first, in order; `controls` holds those of each headline number.
     `facts` says in words what a number above its null shows (`attention sharpens with depth`); the page names numbers
-    of different probes that disagree on one fact. `arrays` are saved for later use, such as an axis for edits. Raises
-    `ValueError` where headline, controls or facts name no scalar.
+    of different probes that disagree on one fact. `arrays` are saved for later use, such as an axis for edits. A record
+    gives its findings the `parameters` of the probe, which figures are drawn with. Raises `ValueError` where headline,
+    controls or facts name no scalar.
 
     >>> size = interp.Scalar(2.0, "bits", interval_reason="one value", null_reason="no chance level")
     >>> found = interp.Findings("my_probe", scalars={"size": size}, headline=("size",))
@@ -321,6 +322,7 @@ class Findings(Holding[str, Scalar]):
     headline: tuple[str, ...] = ()
     controls: Mapping[str, tuple[Control, ...]] = field(default_factory=dict)
     facts: Mapping[str, str] = field(default_factory=dict)
+    parameters: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         named = {
@@ -386,11 +388,14 @@ class Findings(Holding[str, Scalar]):
 
     def _drawn(self) -> dict[str, Any]:
         from interp.registry import entries, load_entry
+        from interp.settings import read_fields
 
         kind = "study" if self.probe in entries("study") else "probe"
         if self.probe not in entries(kind):  # a probe of the user's own, which no name leads to
             return {}
-        return {figure.name: figure for figure in load_entry(kind, self.probe)().figures(self)}
+        cls = load_entry(kind, self.probe)
+        probe = cls(**read_fields(cls, self.probe, self.parameters))
+        return {figure.name: figure for figure in probe.figures(self)}
 
     def to_frame(self, table: str | None = None) -> "pandas.DataFrame":
         """A table as a pandas frame; without a name the scalars, one per row. `UnknownName` for an unknown table.

@@ -6,7 +6,7 @@ Images are drawn by kaleido, an extra, which drives an installed Chrome or Chrom
 import errno
 from collections.abc import Collection, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from interp.errors import UsageError, optional_part
 from interp.findings import Findings
@@ -30,6 +30,7 @@ _DRAWN = 1.5
 
 _PIXELS_AN_INCH = 96 * _DRAWN
 _FONT = 8 * _PIXELS_AN_INCH / 72
+_PAGE_FONT = 12
 _ASPECT = {1: 0.72, 2: 0.5}
 _FINER = 3
 """A PNG has so many times the pixels: 288 an inch."""
@@ -45,9 +46,10 @@ def export(
     """Write figures and tables of a record into the folder `out`; returns the files.
 
     `PROBE-FIGURE.pdf` for every figure, wide as one or two `columns` of a paper, in 8 point; of every probe
-    `PROBE.tex` (its headline numbers) or `PROBE.csv` (all its numbers) and `PROBE-TABLE.csv`. Raises `UsageError` for
-    an unknown format, and where kaleido or a Chrome for it is missing; `RecordError` where a file of such a name is
-    there that no export wrote (`.interp-exported` in the folder lists those).
+    `PROBE.tex` (its headline numbers) or `PROBE.csv` (all its numbers), `PROBE-TABLE.csv`, and `PROBE.units.csv` with
+    the unit of every column of those. Raises `UsageError` for an unknown format, and where kaleido or a Chrome for it
+    is missing; `RecordError` where a file of such a name is there that no export wrote (`.interp-exported` in the
+    folder lists those).
     """
     for what, asked, known in (("figures", figures, FIGURES), ("tables", tables, TABLES)):
         if strange := sorted(set(asked) - set(known)):
@@ -85,9 +87,13 @@ def _tables(probe: str, findings: Findings, kinds: Collection[str]) -> Iterator[
     if "latex" in kinds and findings.scalars:
         yield f"{probe}.tex", findings.to_latex()
     if "csv" in kinds:
+        from pandas import DataFrame
+
         frames = {probe: findings.to_frame()} if findings.scalars else {}
         files = file_names(findings.tables)
         frames |= {f"{probe}-{files[name]}": table.to_frame() for name, table in findings.tables.items()}
+        units = [(f"{probe}-{files[name]}.csv", *of) for name, t in findings.tables.items() for of in t.units.items()]
+        frames |= {f"{probe}.units": DataFrame(units, columns=["file", "column", "unit"])} if units else {}
         for name, frame in frames.items():
             shown = frame.map(lambda x: printable(x) if isinstance(x, str) else x)
             yield f"{name}.csv", shown.rename(columns=lambda of: printable(str(of))).to_csv(index=False)
@@ -97,8 +103,12 @@ def _sized(plot: "go.Figure", columns: Columns) -> "go.Figure":
     """White paper, 8 point, no title (a paper has captions), as wide as the columns; what is operated is left out."""
     width = _WIDTH[columns] * _PIXELS_AN_INCH
     n_rows = max(1, len({axis.domain for axis in plot.select_yaxes()}))
+    height = width * _ASPECT[columns] * (1 + 0.6 * (n_rows - 1))
+    layout: Any = plot.layout
+    if layout.yaxis.visible is False:  # rows of words, which are as high as these
+        height = layout.height * _FONT / _PAGE_FONT
     plot.update_layout(
-        width=width, height=width * _ASPECT[columns] * (1 + 0.6 * (n_rows - 1)), title=None, paper_bgcolor="white",
+        width=width, height=height, title=None, paper_bgcolor="white",
         plot_bgcolor="white", font_size=_FONT, legend_font_size=_FONT, margin={"l": 8, "r": 8, "t": 24, "b": 8},
     )  # fmt: skip
     plot.layout.sliders = plot.layout.updatemenus = None

@@ -19,7 +19,7 @@ from interp.cli import completion as completing
 from interp.cli import lens as lenses
 from interp.cli import saved
 from interp.cli.demo import YOUR_MODEL, demo
-from interp.cli.faults import print_anything, telling_faults, telling_usage
+from interp.cli.faults import print_anything, refuse_empty, telling_faults, telling_usage
 from interp.cli.options import (
     ALL,
     MODEL,
@@ -53,9 +53,10 @@ class _Pluggable(TyperGroup):
         group.name = cmd_name
         return _named_kinds(group)
 
-    def make_context(self, *given: Any, **how: Any) -> Any:
+    def make_context(self, info_name: str | None, args: list[str], *more: Any, **how: Any) -> Any:
+        refuse_empty(args)
         with telling_usage():
-            return super().make_context(*given, **how)
+            return super().make_context(info_name, args, *more, **how)
 
     def invoke(self, ctx: Any) -> Any:
         with telling_usage():

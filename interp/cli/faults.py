@@ -6,8 +6,9 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import pairwise
 
 from typer._click import exceptions
 
@@ -34,6 +35,15 @@ def print_anything() -> None:
 
 def _shown_by(write: Callable[[str], int]) -> Callable[[str], int]:
     return lambda text: write("".join(x if _OURS.fullmatch(x) else printable(x) for x in _OURS.split(text)))
+
+
+def refuse_empty(words: Sequence[str]) -> None:
+    """Raise `UsageError` for an empty word of a command: as a path it would be the current folder."""
+    for before, word in pairwise(["", *words]):
+        flag = before if word == "" else word.removesuffix("=") if re.fullmatch("--[a-z-]+=", word) else None
+        if flag is not None and flag not in ("--figures", "--tables"):
+            found = "a value is empty, as that of a variable that the shell does not know is"
+            raise UsageError(asked=shlex.join(["interp", *words]), found=found, fix="Give a value, or leave it out.")
 
 
 @contextmanager

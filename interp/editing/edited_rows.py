@@ -40,7 +40,7 @@ def edited_rows(edit: Edit, prompts: PromptSet, lengths: Int[np.ndarray, " promp
     index = row_index(prompts, lengths, edit.at)
     if isinstance(edit, ReplaceCoordinates) and edit.values.ndim == 2 and len(edit.values) != len(index):
         raise UsageError(
-            asked=f"{edit} with values of {len(edit.values)} rows",
+            asked=f"{edit.where} with values of {len(edit.values)} rows",
             found=f"it names {len(index)} rows ({edit.at}) of {len(lengths)} prompts",
             fix="Give one row of values for each, in the order of the prompts, or a single one for all.",
         )
@@ -92,7 +92,7 @@ class CallPositions:
         short = int(lengths.argmin())
         if self.is_whole and int(lengths[short]) <= last:
             raise PromptError(
-                asked=f"{edit} at position {last}",
+                asked=f"{edit.where} at position {last}",
                 found=f"text {short + 1} of the pass has {int(lengths[short])} tokens",
                 fix="Positions count tokens from 0, without padding. To continue the text, pass use_cache=True.",
             )
@@ -100,7 +100,7 @@ class CallPositions:
         begins = torch.where(so_far < 0, torch.iinfo(so_far.dtype).max, so_far).amin(dim=1)
         if bool(((so_far == _UNMET).any(dim=1) & (begins > first)).any()):
             raise UsageError(
-                asked=f"{edit} at position {first}",
+                asked=f"{edit.where} at position {first}",
                 found="the cache contains that token from before this edit",
                 fix="Fill the cache inside the block, or edit at later positions.",
             )
@@ -202,7 +202,7 @@ def rows_without_prompts(edit: Edit, x: torch.Tensor, call: CallPositions | None
         mask = call.mask(edit, x.shape[2] if edit.place in ("k", "v") else None).to(x.device)
     else:
         raise UsageError(
-            asked=f"{edit} at positions {list(edit.at)}",
+            asked=f"{edit.where} at positions {list(edit.at)}",
             found="only a part of the model was called, so its positions are unknown",
             fix="Call the model itself (model.module(...), generate), or edit at all positions.",
         )

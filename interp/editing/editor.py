@@ -212,14 +212,14 @@ def refuse_unknown_prompts(edits: Sequence[Edit], model: Model) -> None:
     """Raise `UsageError` where an edit does not fit, or asks for what passes over unknown prompts do not tell."""
     refuse_misfits(edits, model)
     for edit in edits:
-        asked, found, other = f"{edit}", "the prompts of the forward passes are not known here", ""
+        asked, found, other = edit.where, "the prompts of the forward passes are not known here", ""
         if isinstance(edit, ReplaceCoordinates) and edit.values.ndim == 2 and len(edit.values) > 1:
-            asked, other = f"{edit} with {len(edit.values)} rows of values", "give one row for all"
+            asked, other = f"{edit.where} with {len(edit.values)} rows of values", "give one row for all"
             found = "it is not known here which row belongs to which prompt"
         elif needs_outputs(edit):
             other = "means from interp.with_means"
         elif isinstance(edit.at, str) and edit.at != "all":
-            asked, other = f"{edit} at {edit.at!r}", "positions counted from 0"
+            asked, other = f"{edit.where} at {edit.at!r}", "positions counted from 0"
         if other:
             fix = f"Use interp.collect(model, prompts, needs, edits=[...]), or {other}."
             raise UsageError(asked=asked, found=found, fix=fix)

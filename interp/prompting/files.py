@@ -73,7 +73,7 @@ def _is_name(prompts: str) -> bool:
     if prompts in entries("prompt") or prompts.startswith(HUB):
         return True
     names_file = not prompts.count(" ") and prompts.lower().endswith(tuple(READERS))
-    return names_file or is_file(path := plain_path(prompts)) or (prompts != "" and is_folder(path))
+    return names_file or (prompts != "" and (is_file(path := plain_path(prompts)) or is_folder(path)))
 
 
 def needs_tokenizer(make: Callable[..., PromptSet]) -> bool:
@@ -107,7 +107,7 @@ def _table_of_file(prompts: str | Path, text_column: str) -> PromptTable:
     Text is UTF-8, or UTF-16 with its mark. A column of a CSV is numbers where more of its cells are numbers than words.
     Raises `PromptError` with the line, or the row of a Parquet file, for whatever cannot be used.
     """
-    path = plain_path(prompts)
+    path = plain_path(prompts or Path())
     read = READERS.get(path.suffix.lower())
     if str(prompts) and is_folder(path):
         fix = f"{HUB}{path} reads the data set in it; a text of this name goes into a list."

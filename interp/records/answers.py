@@ -12,15 +12,13 @@ from typing import Any, Literal
 
 import numpy as np
 
-from interp.errors import InterpError
 from interp.findings import ALPHA, Control, Findings, Scalar
 from interp.formatting import DASH, MILLIONTHS, is_tiny, near_zero_as_zero, p_equals, short, short_name, with_unit
-from interp.probe import Question, Sentences
+from interp.probe import Sentences
 from interp.records.headlines import Headline, headlines
 from interp.records.labels import NO_FIRST, label
-from interp.records.power import detectable
+from interp.records.power import class_of, detectable
 from interp.records.record import RunRecord
-from interp.registry import entries, load_entry
 
 Verdict = Literal["yes", "partly", "hardly", "no", "unshown", "opposite", "depends", "unclear", "counted", "number"]
 SAID: Mapping[Verdict, str] = {
@@ -163,7 +161,7 @@ def _declared(
     unit: str, every: bool,
 ) -> Iterator[tuple[int, Answer]]:  # fmt: skip
     """The answers that a probe declares: of each question the first whose number is a headline, or `every` one."""
-    cls = _class_of(findings.probe)
+    cls = class_of(findings.probe)
     usual = {} if cls is None else {f.name: f.default for f in fields(cls)}
     column, asked = parameters.get("target", usual.get("target")), set()
     for said in cls.sentences if cls else ():
@@ -187,14 +185,6 @@ def _place(parameters: Mapping[str, Any], n_layers: int) -> str:
         whole |= {0: "the embedding", **{depth: f"layer {depth - 1}" for depth in range(1, last)}}
     named = [whole.get(layer, f"layer {layer}") for layer in counted]
     return f"{_SITES.get(site, 'the activations of')} {' and '.join(named)}"
-
-
-def _class_of(probe: str) -> type[Question] | None:
-    """The probe as it is installed; None where a record outlived it."""
-    try:
-        return next((load_entry(kind, probe) for kind in ("probe", "study") if probe in entries(kind)), None)
-    except InterpError:  # the page says beside its numbers that this probe cannot be imported
-        return None
 
 
 def _answer(said: Sentences, h: Headline, scalars: Mapping[str, Scalar], fact: str, words: Mapping[str, str]) -> Answer:

@@ -1,8 +1,9 @@
 """What moved between two runs by more than their intervals, and what differs in how they came about: `interp diff`.
 
-A number without an interval cannot be tested, nor an underpowered one, whose interval is too narrow: that it changed is
-said, and is no sign that anything moved. An interval that holds for one fitted axis is too narrow too, as another run
-fits another one: the scatter of matched axes, its null, is added in quadrature, and without it there is no test.
+A number without an interval cannot be tested, nor an underpowered one, whose interval is too narrow, nor one of another
+target: that it changed is said, and is no sign that anything moved. An interval that holds for one fitted axis is too
+narrow too, as another run fits another one: the scatter of matched axes, its null, is added in quadrature, and without
+it there is no test.
 
 The difference of two numbers has the interval that is recovered from theirs (MOVER): with d = y − x, x in (a, b) and
 y in (l, u),
@@ -42,16 +43,20 @@ follow from the rest."""
 
 @dataclass(frozen=True)
 class Shift:
-    """One number in two runs; `interval` is that of second minus first, None if it cannot be tested."""
+    """One number in two runs; `interval` is that of second minus first, None if it cannot be tested.
+
+    Nor can it where it does not say the same of both (`is_alike`), as of two targets.
+    """
 
     probe: str
     name: str
     first: Scalar
     second: Scalar
+    is_alike: bool = True
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        return difference_interval(self.first, self.second)
+        return difference_interval(self.first, self.second) if self.is_alike else None
 
     @property
     def difference(self) -> float:
@@ -106,7 +111,7 @@ class Diff:
 
     @property
     def differing(self) -> tuple[Shift, ...]:
-        """Numbers that changed but cannot be tested: no interval, one of one fitted axis, underpowered, other units."""
+        """Numbers that changed but cannot be tested: no interval, a fitted axis, underpowered, other unit or target."""
         return self._of("differs")
 
     @property
@@ -141,7 +146,9 @@ def diff(first: RunRecord | str | Path, second: RunRecord | str | Path) -> Diff:
     left, right = scalars_of(one), scalars_of(two)
     here, there = flat_settings(one), flat_settings(two)
     return Diff(
-        shifts=tuple(Shift(*key, left[key], right[key]) for key in left if key in right),
+        shifts=tuple(
+            Shift(*key, left[key], right[key], not is_of_other_target(one, two, *key)) for key in left if key in right
+        ),
         only_first=tuple(".".join(key) for key in left if key not in right),
         only_second=tuple(".".join(key) for key in right if key not in left),
         settings=tuple(
@@ -155,6 +162,13 @@ def diff(first: RunRecord | str | Path, second: RunRecord | str | Path) -> Diff:
 def scalars_of(record: RunRecord) -> dict[tuple[str, str], Scalar]:
     """Every number of a record by probe and name."""
     return {(probe, name): s for probe, found in record.findings.items() for name, s in found.scalars.items()}
+
+
+def is_of_other_target(one: RunRecord, two: RunRecord, probe: str, name: str) -> bool:
+    """Whether a number says, by its meaning too, something of another target than that of the other run."""
+    targets = ((record.spec.get("probes") or {}).get(probe, {}).get("target") for record in (one, two))
+    meanings = (record.findings[probe][name].meaning for record in (one, two))
+    return len({*targets}) > 1 and len({*meanings}) > 1
 
 
 def difference_interval(first: Scalar, second: Scalar) -> tuple[float, float] | None:

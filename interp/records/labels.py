@@ -13,14 +13,18 @@ NO_FIRST = "_no_first"
 """In the name of a number that leaves the first position out."""
 EVERYWHERE = "_all_positions"
 """How a number is called that is measured at every position."""
+_ENTROPY = "next-token entropy"
 _SHORTEST = 5  # words of a clause that can stand alone
 
 
 def label(probe: str, name: str, meaning: str) -> str:
-    """`attention to the first position`; `..., without the first position` of the variants that leave it out."""
+    """`attention to the first position`; `..., without the first position` of the variants that leave it out.
+
+    The known names are those of the usual target: a number of another one (`“column”`) has its meaning.
+    """
     bare = with_first(name)
     known = _names().get(probe, {}).get(bare)
-    if known is None:
+    if known is None or "“" in meaning or (meaning and _ENTROPY in known and _ENTROPY not in meaning):
         return clause(name, meaning)
     return known if bare == name else f"{known}, without the first position"
 

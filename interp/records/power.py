@@ -15,12 +15,17 @@ Nothing here is "observed power": the value that was measured enters only throug
 """
 
 import math
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from statistics import NormalDist
+from typing import Literal
 
+from interp.errors import InterpError
 from interp.findings import Scalar
+from interp.probe import Question
 from interp.records.record import RunRecord, open_run
+from interp.registry import entries, load_entry
 from interp.table import LABEL, Table
 
 POWER = 0.80
@@ -29,6 +34,7 @@ _Z_LEVEL = NormalDist().inv_cdf(1 - LEVEL / 2)
 _Z_POWER = NormalDist().inv_cdf(POWER)
 _NONE = (math.nan, math.nan)
 
+ONE_SIDE = "the question is whether it lies {} its null"
 CORRECTED = "p is corrected over {over}: it asks for more than the band, so for a larger effect"
 _UNITS = {
     "probe": LABEL, "name": LABEL, "unit": LABEL, "is_headline": "boolean", "n": "1", "value": "of the number",
@@ -57,8 +63,8 @@ def power(run: RunRecord | str | Path) -> Table:
 
     Returns:
         A table in the unit of each number: `effect` is the measured distance from the null, `smallest_above` and
-        `smallest_below` are the distances found with 80 % power at the 5 % level. What cannot be computed is NaN, with
-        a `reason`.
+        `smallest_below` are the distances found with 80 % power at the 5 % level. What cannot be computed, and a side
+        that a one-sided p does not test, is NaN, with a `reason`.
 
     Raises:
         RecordError: The run cannot be read.
@@ -80,19 +86,41 @@ def _rows(record: RunRecord) -> Iterator[dict[str, object]]:
         for name in [*found.headline, *(name for name in found.scalars if name not in found.headline)]:
             s = found.scalars[name]
             (above, below), null = detectable(s), s.null.value if s.null else math.nan
+            asks = "either" if s.p is None or math.isnan(above) else _asked_side(probe, name)
+            why = _reason(s) if math.isnan(above) else "; ".join(_cautions(s, asks))
+            above, below = above if asks != "below" else math.nan, below if asks != "above" else math.nan
             yield {
                 "probe": probe, "name": name, "unit": s.unit, "is_headline": name in found.headline,
                 "n": math.nan if s.n is None else float(s.n), "value": s.value, "null": null, "effect": s.value - null,
                 "smallest_above": above, "smallest_below": below,
-                "reason": _reason(s) if math.isnan(above) else "; ".join(_cautions(s)),
+                "reason": why,
             }  # fmt: skip
 
 
-def _cautions(s: Scalar) -> Iterator[str]:
+def _cautions(s: Scalar, asks: str) -> Iterator[str]:
+    if asks != "either":
+        yield ONE_SIDE.format(asks)
     if s.underpowered:
         yield f"{s.weakness}: no effect is significant at this n, however large"
     if s.p_over:
         yield CORRECTED.format(over=s.p_over)
+
+
+def _asked_side(probe: str, name: str) -> Literal["above", "below", "either"]:
+    """The side of the null that p tests, as the probe declares it, by a name that may have slots."""
+    cls = class_of(probe)
+    declared = cls.quantities if cls else {}
+    alike = [of for n, of in declared.items() if re.fullmatch(re.sub(r"{\w+}", ".+", n), name)]
+    asks = declared[name].asks if name in declared else alike[0].asks if alike else "either"
+    return "either" if asks == "nothing" else asks
+
+
+def class_of(probe: str) -> type[Question] | None:
+    """The probe or study as it is installed; None where a record outlived it."""
+    try:
+        return next((load_entry(kind, probe) for kind in ("probe", "study") if probe in entries(kind)), None)
+    except InterpError:  # the page says beside its numbers that this probe cannot be imported
+        return None
 
 
 def _reason(s: Scalar) -> str:

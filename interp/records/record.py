@@ -9,7 +9,7 @@ import math
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
 from itertools import chain, count
 from pathlib import Path
@@ -18,7 +18,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from interp.capture import FOREIGN
-from interp.errors import Holding, RecordError
+from interp.edit import read_field
+from interp.edits import KINDS
+from interp.errors import Holding, InterpError, RecordError
 from interp.findings import COLUMNS, Findings
 from interp.formatting import last_part
 from interp.records.headlines import contradictions, headlines, tried
@@ -70,16 +72,26 @@ class RunRecord(Holding[str, Findings]):
     shown: tuple[TokenStrip, ...] = ()
     path: Path | None = None
 
+    def __post_init__(self) -> None:
+        asked = {name: self.parameters.get(name, {}) for name in self.findings}
+        findings = {name: replace(found, parameters=asked[name]) for name, found in self.findings.items()}
+        object.__setattr__(self, "findings", findings)
+
     @property
     def quantised(self) -> str:
         """How the weights are quantised; empty if they are not."""
         return str(self.model.get("stored_as") or self.model.get("quantisation") or "")
 
     @property
+    def edits_in_words(self) -> str:
+        """`ablate z at layer 3, heads 1, 2; ...`: what edits the model; empty where nothing does."""
+        return "; ".join(dict.fromkeys(map(_edit_in_words, self.spec.get("edits") or ())))
+
+    @property
     def cautions(self) -> list[str]:
         """What to know before reading the numbers: how the model was changed, and whether clusters are few."""
         model, window = self.model, self.spec.get("attention_window")
-        edits = ", ".join(dict.fromkeys(str(edit.get("kind")) for edit in self.spec.get("edits") or ()))
+        edits = self.edits_in_words
         changes = [
             ("Quantised weights", "quantised", self.quantised),
             (f"Adapter {model.get('adapter')}", "adapted", model.get("adapter")),
@@ -277,6 +289,15 @@ def open_run(path: str | Path) -> RunRecord:
         shown=read_strips(folder),
         path=folder,
     )  # fmt: skip
+
+
+def _edit_in_words(kept: Mapping[str, Any]) -> str:
+    """An edit as it names itself; of one that this version does not know its kind."""
+    try:
+        cls = KINDS[kept["kind"]]
+        return str(cls(**{f.name: read_field(cls, f, kept[f.name], f.name) for f in fields(cls) if f.name in kept}))
+    except (InterpError, KeyError, TypeError):
+        return str(kept.get("kind"))
 
 
 def _folder_of(folder: Path) -> Path:

@@ -9,6 +9,7 @@ from interp.records.record import RunRecord, finished_record, waiting_for_lock, 
 from interp.records.unfinished import PARTIAL, refuse_unwritable
 from interp.running.spec import make_study
 from interp.study import Study
+from interp.system.plain_numbers import path as plain_path
 from interp.system.progress import reporting
 from interp.system.threads import one_thread
 
@@ -29,7 +30,7 @@ def run_study(
     lay in a folder. Where another process is at the same study in the same folder, this one waits and returns what that
     one leaves.
     """
-    home = Path(out or "runs")
+    home = plain_path("runs" if out is None else out)
     found = finished_record(study.hash, home, is_same) if reuse and out is not None else None
     if found is not None:
         return found

@@ -99,5 +99,8 @@ def whole_pool(given: Any) -> int | None:
 
 
 def path(given: str | Path) -> Path:
-    """A path; `~` is the user's folder."""
+    """A path; `~` is the user's folder. Raises `UsageError` for an empty name, which is no folder's."""
+    if given == "":
+        fix = "Name one; the current folder is `.`."
+        raise UsageError(asked="a file or folder called ''", found="the name is empty", fix=fix)
     return Path(os.path.expanduser(given))  # noqa: PTH111 (Path raises for a user that is not there)

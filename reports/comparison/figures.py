@@ -16,9 +16,10 @@ from interp.formatting import short, with_unit
 from interp.plotting import NULL, PALETTE, add_menu, error_bars
 from interp.probe import Figure
 from interp.records.labels import label_with_unit
-from interp.table import Table
+from interp.table import LABEL, Table
 
-from ..page.sections import question_of
+from ..page.sections import KEY, question_of
+from .tables import OTHER
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -30,10 +31,12 @@ _APART, _SPREAD = 0.28, 0.56  # of a row: between two groups at most, and over a
 _ABOVE, _BELOW = 0.38, 0.04  # of a row: how far its name lies above its middle, and its dots below
 _ROW, _A_GROUP, _AROUND = 48, 13, 110  # pixels of a row at least, for each group in it, above and below all rows
 _VALUES = 1.04  # where the column of values stands, in widths of a row
+_DIGIT = 0.021  # of a figure as narrow as on a phone: the width of a digit of these values
 _LINE = 18  # pixels of a line of a question
 _SCALED = ("value", "low", "high", "null", "null_low", "null_high")
 
-_Key = tuple[str, str]
+_Key = tuple[str, str, str]
+"""Probe and name of a number; of one with several targets also what it is called, which says of which."""
 
 
 def comparison_figures(findings: Findings) -> tuple[Figure, ...]:
@@ -53,6 +56,15 @@ def _dots(headline: Table, numbers: Table) -> Figure:
     import plotly.graph_objects as go
 
     groups = [*dict.fromkeys(headline["group"].tolist())]
+    called = {
+        KEY(row): label_with_unit(row["probe"], row["name"], row.get("meaning") or "", row["unit"])
+        for row in headline.rows()
+    }  # old records hold no meaning
+    apart = {KEY(row)[:2] for row in headline.rows() if row.get("method") == OTHER}
+    headline, numbers = (
+        of.with_column("of", np.array([called[KEY(r)] if KEY(r)[:2] in apart else "" for r in of.rows()], str), LABEL)
+        for of in (headline, numbers.where(np.array([KEY(row) in called for row in numbers.rows()], dtype=bool)))
+    )
     has_value = {key for key, value in zip(_keys(headline), headline["value"], strict=True) if np.isfinite(value)}
     headline = headline.where(np.array([key in has_value for key in _keys(headline)], dtype=bool))
     plot, rows = go.Figure(), {}
@@ -65,22 +77,22 @@ def _dots(headline: Table, numbers: Table) -> Figure:
         asked = "<br>".join(html.escape(line, quote=False) for line in lines)
         plot.add_annotation(**left, y=middle, text=f"<b>{asked}</b>")
         end += line * (len(lines) + 0.2) + _ABOVE
-        for name in dict.fromkeys(headline["name"][headline["probe"] == probe].tolist()):
-            row = next(_of(headline, (probe, name)).rows())
-            label = label_with_unit(probe, name, row.get("meaning") or "", row["unit"])  # old records hold no meaning
+        for key in dict.fromkeys(_keys(headline.where(headline["probe"] == probe))):
+            label = called[KEY(next(_of(headline, key).rows()))]
             words = textwrap.wrap(html.escape(label, quote=False), _LABEL)
             end += line * (len(words) - 1)
             middle = end - _ABOVE - line * (len(words) - 1) / 2
             plot.add_annotation(**left, y=middle, text="<br>".join(words), font={"size": 12})
-            rows[probe, name] = end + _BELOW
+            rows[key] = end + _BELOW
             end += 1
     numbers = numbers.where(np.array([key in rows for key in _keys(numbers)], dtype=bool))
     for i, group in enumerate(groups):
         apart = (i - (len(groups) - 1) / 2) * min(_APART, _SPREAD / len(groups))
         _draw(plot, headline, numbers, rows, group, apart, PALETTE[i % len(PALETTE)])
+    beside = _DIGIT * max(map(len, map(short, headline["value"])), default=0)
     plot.update_layout(
         height=round(_AROUND + max(_ROW, _A_GROUP * len(groups)) * end),
-        xaxis={"visible": False, "range": [-0.03, 1.2]},
+        xaxis={"visible": False, "range": [-0.03, (_VALUES + 0.03 * beside) / (1 - beside)]},
         yaxis={"visible": False, "range": [end - 0.4, -0.7]},
     )
     reading = (
@@ -92,7 +104,7 @@ def _dots(headline: Table, numbers: Table) -> Figure:
 
 
 def _keys(table: Table) -> list[_Key]:
-    return list(zip(table["probe"].tolist(), table["name"].tolist(), strict=True))
+    return list(zip(table["probe"].tolist(), table["name"].tolist(), table["of"].tolist(), strict=True))
 
 
 def _draw(
@@ -138,7 +150,7 @@ def _draw(
 
 
 def _of(table: Table, key: _Key) -> Table:
-    return table.where((table["probe"] == key[0]) & (table["name"] == key[1]))
+    return table.where((table["probe"] == key[0]) & (table["name"] == key[1]) & (table["of"] == key[2]))
 
 
 def _scale(headline: Table, numbers: Table, key: _Key) -> tuple[float, float]:

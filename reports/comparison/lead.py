@@ -83,7 +83,7 @@ def findings_of(compared: Compared, tables: Mapping[str, Table], groups: Sequenc
     for row in rows.values():
         if row["verdict"] in _COMPARED:
             measured.setdefault((*_measure(row["probe"], row["name"]), row["group"]), []).append(row)
-    found = dict.fromkeys(rows, ("", ""))
+    found = {key: ("", "" if row["verdict"] else row["method"].removeprefix("none: ")) for key, row in rows.items()}
     for of_one in measured.values():
         tested = sorted((row for row in of_one if _is_tested(row, groups)), key=lambda row: NO_FIRST not in row["name"])
         if tested:

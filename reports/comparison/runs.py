@@ -11,7 +11,7 @@ from interp.errors import UsageError
 from interp.findings import Interval, Scalar
 from interp.formatting import last_part
 from interp.options import BESIDE
-from interp.records.diff import flat_settings, scalars_of
+from interp.records.diff import flat_settings, is_of_other_target, scalars_of
 from interp.records.record import RunRecord, open_run
 from interp.system.progress import Report
 
@@ -78,6 +78,11 @@ class Compared:
     def headline(self) -> list[tuple[str, str]]:
         named = {key for run in self.runs for key in run.headline}
         return [key for key in self.shared if key in named]
+
+    def is_of_other_target(self, group: str, against: str, *key: str) -> bool:
+        """Whether a number of some run says something of another target than that of a run of the other group."""
+        mine, theirs = ([r.record for r in self.groups[of] if key in r.scalars] for of in (group, against))
+        return key[0] != TUNNEL and any(is_of_other_target(one, two, *key) for one in theirs for two in mine)
 
     def controls(self, probe: str, name: str) -> dict[str, str]:
         """The numbers that control one, in any run, and in words what each leaves out."""

@@ -90,7 +90,8 @@ def n_moved(found: Found) -> Scalar:
     n_clear = sum(kind in COUNTED for kind, _ in found)
     return Scalar.of(
         float(n_clear), "measurement that differs" if n_clear == 1 else "measurements that differ", "a count",
-        null if n else "no headline number can be tested: each is underpowered, of one fitted axis or without interval",
+        null if n else "no headline number can be tested: each is underpowered, of one fitted axis, of another "
+        "target or without interval",
         n=n, n_unit="compared measurement",
         meaning="measurements that differ from the reference (on the same prompts, if there is one) after correction "
         "for the number of differences; one that is measured in several ways counts if all of them find it",

@@ -27,6 +27,7 @@ _Row = dict[str, object]
 
 MOVER = "recovered from both intervals (MOVER)"
 WELCH = "Welch's t over runs"
+OTHER = "none: of another target, so not compared"
 _PLACE = {"layer": -1, "depth": 0}
 """Columns that say how deep a row is, and what is added to the model's layers to give the last of them."""
 
@@ -54,7 +55,8 @@ def _difference_rows(compared: Compared) -> Iterator[_Row]:
                 continue
             theirs = _scalars(groups[against], key) if against else []
             value = estimate(mine)
-            difference, verdict, method = difference_of(theirs, mine)
+            is_other = against is not None and compared.is_of_other_target(group, against, *key)
+            difference, verdict, method = (Estimate(math.nan), "", OTHER) if is_other else difference_of(theirs, mine)
             yield {
                 "group": group, "against": against or "", **_about(key, mine[0], compared), "n_runs": len(mine),
                 "value": value.value, "low": value.low, "high": value.high, **_null_of(mine),

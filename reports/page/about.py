@@ -7,7 +7,7 @@ from typing import Any
 
 from interp.errors import InterpError
 from interp.findings import Scalar
-from interp.formatting import of_clusters, p_equals, printable, short, short_name
+from interp.formatting import DASH, of_clusters, p_equals, printable, short, short_name
 from interp.records.record import CHANGED, RunRecord
 from interp.running.spec import RunSpec
 from interp.table import Table
@@ -57,9 +57,14 @@ def read_on(record: RunRecord) -> list[str]:
 
 
 def briefly(record: RunRecord) -> str:
-    """`llama, 30 layers of width 576, 135M parameters, 1,008 prompts of “mixed”`: a run beside others."""
+    """`llama, 30 layers of width 576, 135M parameters, 1,008 prompts of “mixed”`: a run beside others.
+
+    What changes the model goes with it: `edited (ablate z at layer 3, heads 1, 2)`.
+    """
     sets = [each for each in (record.prompts, *record.prompts.get("others", ())) if each.get("n")]
-    return ", ".join([*filter(None, [_sizes(record)]), *map(_of_set, sets)])
+    changes = (("edited", record.edits_in_words), ("adapted", record.model.get("adapter")))
+    changed = [f"{how} ({what})" for how, what in changes if what]
+    return ", ".join([*filter(None, [_sizes(record)]), *map(_of_set, sets), *changed])
 
 
 def _sizes(record: RunRecord) -> str:
@@ -178,7 +183,26 @@ def caution(record: RunRecord) -> str:
     is_other = "settings" in tables and "prompts.hash" in tables["settings"]["setting"]
     if is_other and on_other_prompts(tables) == {each for mine in _references(tables).values() for each in mine}:
         said.append("Where runs read different prompts, numbers can differ for this reason alone.")
+    if settings := "; ".join(_settings_of_probes(tables)):
+        said.append(f"Probes had different settings, and numbers can differ for this reason alone: {settings}.")
     return " ".join(said)
+
+
+def _settings_of_probes(tables: Mapping[str, Table]) -> Iterator[str]:
+    """`manifold.site: v (a and b), resid (c)`: what the runs of a comparison measured in different ways.
+
+    Sizes of samples (`n_...`) and seeds are left aside, and runs without the probe.
+    """
+    ran = {(row["run"], row["probe"]) for row in tables["numbers"].rows()} if "settings" in tables else ()
+    found: dict[str, dict[str, list[str]]] = {}
+    for row in tables["settings"].rows() if ran else ():
+        (*of, probe, name) = ("", "", *row["setting"].split(".", 3))[-4:]
+        if of == ["spec", "probes"] and not re.match("n_|seed$", name) and (row["run"], probe) in ran:
+            found.setdefault(f"{probe}.{name}", {}).setdefault(row["value"], []).append(row["run"])
+    for setting, runs in found.items():
+        if len(runs) > 1:
+            values = (f"{value.replace(DASH, 'its default')} ({_those(mine)})" for value, mine in runs.items())
+            yield f"{setting}: {', '.join(values)}"
 
 
 def methods(record: RunRecord) -> str:

@@ -99,9 +99,13 @@ def headline(record: RunRecord) -> tuple[Number, ...]:
     return tuple(found)
 
 
-def _compared(findings: Mapping[str, Findings]) -> Iterator[tuple[Mapping[Any, Any], str]]:
+def _tables(findings: Mapping[str, Findings]) -> Mapping[str, Table]:
+    return findings["comparison"].tables if "comparison" in findings else {}
+
+
+def _compared(tables: Mapping[str, Table]) -> Iterator[tuple[Mapping[Any, Any], str]]:
     """What the study `comparison` puts first: a row for each headline number of each group, and what it is called."""
-    table = findings["comparison"].tables.get("differences") if "comparison" in findings else None
+    table = tables.get("differences")
     for row in () if table is None else table.rows():
         if row["is_headline"]:
             yield row, label(row["probe"], row["name"], row.get("meaning") or "")
@@ -133,9 +137,10 @@ _EARLIER = {"moved": DIFFERS, "within": ALIKE}  # by the verdict, which earlier 
 
 def differences(findings: Mapping[str, Findings]) -> dict[tuple[str, str], list[tuple[str, list[Difference]]]]:
     """The measurements of each group and its reference by what was found, those that answer questions first."""
-    rows = {KEY(row): row for row, _ in _compared(findings)}
+    tables = _tables(findings)
+    rows = {KEY(row): row for row, _ in _compared(tables)}
     found: dict[tuple[str, str], list[tuple[str, list[Difference]]]] = {}
-    for row in answering_first(rows.values(), findings["comparison"].tables) if rows else ():
+    for row in answering_first(rows.values(), tables) if rows else ():
         kind, reference = row.get("found", _EARLIER.get(row["verdict"], "")), rows.get(REFERENCE(row))
         if kind and reference:
             parts = found.setdefault((row["group"], row["against"]), [(each, []) for each in FOUND])
@@ -158,13 +163,13 @@ def answering_first(rows: Iterable[Mapping[Any, Any]], tables: Mapping[str, Tabl
     return sorted(rows, key=lambda row: place.get(KEY(row)[:2], len(order)))
 
 
-def asked_in(tables: Mapping[str, Table]) -> dict[str, dict[tuple[str, str], None]]:
-    """The questions of a comparison, each with the headline numbers that answer it."""
-    named = {(row["probe"], row["name"]) for row in tables["differences"].rows() if row["is_headline"]}
-    asked: dict[str, dict[tuple[str, str], None]] = {}
+def asked_in(tables: Mapping[str, Table]) -> dict[str, dict[tuple[str, str], dict[str, str]]]:
+    """The questions of a comparison, each with the headline numbers that answer it: what they are called, by group."""
+    names = {KEY(row): name for row, name in _compared(tables)}
+    asked: dict[str, dict[tuple[str, str], dict[str, str]]] = {}
     for row in tables["answers"].rows() if "answers" in tables else ():
-        if (key := (row["probe"], row["name"])) in named:
-            asked.setdefault(row["question"], {})[key] = None
+        if (name := names.get(KEY(row))) is not None:
+            asked.setdefault(row["question"], {}).setdefault((row["probe"], row["name"]), {})[row["group"]] = name
     return asked
 
 
@@ -188,16 +193,18 @@ Rows = tuple[tuple[str, tuple[tuple[str, tuple[Cell, ...]], ...]], ...]
 
 def side_by_side(findings: Mapping[str, Findings]) -> tuple[tuple[str, ...], Rows]:
     """The groups of a comparison and their answers; empty in records of earlier versions."""
-    found = {KEY(row): row for row, _ in _compared(findings)}
-    names = {(row["probe"], row["name"]): name for row, name in _compared(findings)}
+    tables = _tables(findings)
+    found = {KEY(row): (row, name) for row, name in _compared(tables)}
     ran = {(probe, group) for probe, _, group in found}
-    asked = asked_in(findings["comparison"].tables) if found else {}
-    said, shown = said_and_shown(findings["comparison"].tables) if found else ({}, set())
+    asked = asked_in(tables)
+    said, shown = said_and_shown(tables) if found else ({}, set())
 
-    def cell(probe: str, name: str, group: str) -> Cell:
-        row = found.get((probe, name, group))
+    def cell(called: Mapping[str, str], probe: str, name: str, group: str) -> Cell:
+        row, own = found.get((probe, name, group), (None, ""))
         if row is None or not math.isfinite(row["value"]):
             return Cell("n/a" if (probe, group) in ran or probe == "tunnel" else "not run")
+        if group not in called and own not in called.values():
+            return Cell("other target")
         marks = {"moved": "▲" if row["difference"] > 0 else "▼", "within": "≈", "same": "≈"}
         is_marked = row["verdict"] != "moved" or {(probe, name, group), (probe, name, row["against"])} & shown
         mark = marks.get(row["verdict"], "") if is_marked else ""
@@ -207,7 +214,13 @@ def side_by_side(findings: Mapping[str, Findings]) -> tuple[tuple[str, ...], Row
 
     groups = tuple(dict.fromkeys(group for *_, group in found)) if asked else ()
     return groups, tuple(
-        (question, tuple((names[key], tuple(cell(*key, group) for group in groups)) for key in keys))
+        (
+            question,
+            tuple(
+                (next(iter(called.values())), tuple(cell(called, *key, group) for group in groups))
+                for key, called in keys.items()
+            ),
+        )
         for question, keys in asked.items()
     )
 

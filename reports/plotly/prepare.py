@@ -64,17 +64,32 @@ def themed(figure: Figure, theme: Literal["light", "dark"]) -> "go.Figure":
         "template": template(scheme), "paper_bgcolor": scheme.paper, "title": {"text": escaped(figure.title)},
         "margin": {"t": 90},
     }  # fmt: skip
-    return go.Figure(recoloured(drawn, scheme))
+    shown = go.Figure(recoloured(drawn, scheme))
+    if not any(map(_has_points, [*data, *(t for f in frames for t in f["data"])])):
+        shown.add_annotation(text=EMPTY, showarrow=False, xref="paper", yref="paper", x=0.5, y=0.5)
+    return shown
+
+
+EMPTY = "None of its values is a finite number."
+_COORDINATES = ("x", "y", "z", "a", "b", "c", "values")
 
 
 def undrawable(figure: "go.Figure") -> str | None:
     """Why the page cannot draw a figure, in words; None where it can."""
     data, frames = _traces(figure)
-    kinds = {str(trace.get("type", "scatter")) for trace in [*data, *(t for f in frames for t in f["data"])]}
-    foreign = sorted(kinds - TRACE_TYPES)
-    if not foreign:
-        return None
-    return f"It holds traces of the kind {', '.join(foreign)}; the page draws {', '.join(sorted(TRACE_TYPES))}."
+    traces = [*data, *(t for f in frames for t in f["data"])]
+    foreign = sorted({str(trace.get("type", "scatter")) for trace in traces} - TRACE_TYPES)
+    if foreign:
+        return f"It holds traces of the kind {', '.join(foreign)}; the page draws {', '.join(sorted(TRACE_TYPES))}."
+    return None if any(map(_has_points, traces)) else EMPTY
+
+
+def _has_points(trace: Mapping[str, Any]) -> bool:
+    """Whether a trace has something to draw: of every coordinate that it gives a value that is known."""
+    given = [np.asarray(trace[name]) for name in _COORDINATES if _is_array(trace.get(name))]
+    return all(
+        np.isfinite(v).any() if v.dtype.kind in "iuf" else any(x is not None for x in v.ravel().tolist()) for v in given
+    )
 
 
 def prepare(figure: "go.Figure") -> Plot:

@@ -3,12 +3,15 @@
 from dataclasses import replace
 
 import numpy as np
+import plotly.graph_objects as go
 import pytest
 from interp.reports.export import export
 
+import interp
 from interp.errors import UnknownName, UsageError
 from interp.findings import Findings, Interval, Null, Scalar
 from interp.need import Need
+from interp.probe import Figure
 from interp.records.record import RunRecord
 from interp.table import Table
 from interp.testing import Shape, synthetic_capture
@@ -60,9 +63,13 @@ def test_records_show_and_hold_every_probes_numbers():
     assert "0.25, above its null." in first
     assert "0.25 (95 % interval 0.2 to 0.3); baseline 0.1 (0.05 to 0.15), noise" in first
     assert "not the original" not in first
-    changed = {"edits": [{"kind": "ablate"}], "attention_window": 8}
+    changed = {"edits": [{"kind": "ablate", "layer": 3, "heads": [1], "dose": 0.5}], "attention_window": 8}
     first = replace(record(), spec=changed, model={**record().model, "adapter": "lora"})._repr_html_()
-    for said in ("Adapter lora", "Edits (ablate)", "Every query sees the last 8 keys only"):
+    for said in (
+        "Adapter lora",
+        "Edits (ablate z at layer 3, dose 0.5, heads 1)",
+        "Every query sees the last 8 keys only",
+    ):
         assert f"<p>{said}: all numbers describe the " in first
     assert "Not written to a folder" in rest and "The record has 3 numbers" in shown
     frame = record().to_frame()
@@ -126,6 +133,20 @@ def test_findings_plot_the_pages_figure_in_its_theme(entropy, theme, paper):
     assert len(plot.data) == len(own.plot.data)
     np.testing.assert_array_equal(plot.data[1].y, own.plot.data[1].y)
     assert plot.layout.template.layout.font.color is not None
+
+
+def test_the_findings_of_a_record_are_drawn_with_the_parameters_of_their_run(entropy, tmp_path, monkeypatch):
+    from interp.probes.components.probe import Components
+
+    def figures(self, findings):
+        return (Figure(f"of_{self.n_bootstrap}", "F", "", go.Figure(go.Scatter(y=[1]))),)
+
+    monkeypatch.setattr(Components, "figures", figures)
+    made = replace(record(), findings={"components": entropy}, parameters={"components": {"n_bootstrap": 77}})
+    for one in (made, interp.open_run(made.save(tmp_path / "run").path), replace(made, status="partial")):
+        assert [*one["components"].figures()] == ["of_77"] and [*one.figures()] == ["components.of_77"]
+        assert one["components"].plot("of_77").data
+    assert [*entropy.figures()] == [f"of_{Components().n_bootstrap}"], "findings of no record have the defaults"
 
 
 def test_an_unknown_figure_or_theme_is_refused_with_what_there_is(entropy, without_type_checks):

@@ -28,6 +28,11 @@ def test_tables_hold_every_number_and_the_headlines_as_latex(record, tmp_path):
     np.testing.assert_allclose(frame["value"], [s.value for s in found.scalars.values()])
     latex = (tmp_path / "new" / "folder" / "orthogonality.tex").read_text()
     assert latex.count(r" \\") == 1 + len(found.headline)
+    units = pandas.read_csv(tmp_path / "new" / "folder" / "orthogonality.units.csv").set_index(["file", "column"])[
+        "unit"
+    ]
+    for name, table in found.tables.items():
+        assert units[f"orthogonality-{name}.csv"].to_dict() == dict(table.units)
     name, table = next(iter(found.tables.items()))
     assert len(pandas.read_csv(tmp_path / "new" / "folder" / f"orthogonality-{name}.csv")) == table.n_rows
 

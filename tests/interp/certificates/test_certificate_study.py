@@ -1,7 +1,7 @@
 """A certificate from the command to its record and page, of a shipped probe and of one that nobody registered."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import ClassVar
 
@@ -75,6 +75,21 @@ def test_a_probe_that_nobody_registered_is_certified_by_where_it_lies(tmp_path):
     assert "<script" not in page and certified["code"] in page and "Certificate of first coordinates" in page
     assert interp.open_run(record.path).findings["certificate"]["follows"].value == row["called"]
     assert not (tmp_path / ".partial").exists(), "nothing is unfinished"
+
+
+def test_the_page_of_a_certificate_without_any_p_counts_no_simulations(tmp_path, monkeypatch):
+    whole = FirstCoordinates.analyse
+
+    def without_p(self, *given):
+        found = whole(self, *given)
+        return replace(found, scalars={name: replace(s, p=None) for name, s in found.scalars.items()})
+
+    monkeypatch.setattr(FirstCoordinates, "analyse", without_p)
+    record = interp.certify(HERE, scale="smoke", out=tmp_path)
+    assert row_of(record)["word"] == "no p" and row_of(record)["n_null"] == 0
+    page = record.page.read_text()
+    assert "none of its numbers is counted in simulations" in page
+    assert "0 simulations" not in page and "By kind of simulation" not in page
 
 
 def test_what_is_certified_is_what_the_settings_say_and_a_small_p_is_liberal():

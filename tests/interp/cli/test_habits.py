@@ -5,10 +5,12 @@ import re
 import signal
 import sys
 import warnings
+from functools import partial
 
 import pytest
 from typer.testing import CliRunner
 
+import interp
 from interp.cli.app import app, main
 from interp.errors import InterpError, UsageError
 from interp.system.signals import Stopped
@@ -59,7 +61,8 @@ def answer(monkeypatch, capsys, words: str) -> tuple[int, str]:
         ("rnu", "Did you mean run"),
         ("run --prompt A --prompts fiction", "Leave one out"),
         ("run --prompts .", "hf:. reads the data set in it"),
-        ("run --prompts=", "the prompts ''"),
+        ("run --prompts=", "run --prompts=: a value is empty"),
+        ("run --out=", "run --out=: a value is empty"),
         ("plan texts.csv", "those of prompts follow --prompts"),
         (f"plan {TUNNEL},phi-2", "this reads one model"),
         (f"lens fit {TUNNEL} --out .", "it is a folder"),
@@ -71,6 +74,23 @@ def test_what_is_not_taken_is_answered_with_what_is(words, said, monkeypatch, ca
     code, told = answer(monkeypatch, capsys, words)
     assert code == 2 and said in told and "Traceback" not in told and "╭" not in told
     assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["run", "--out", ""], ["run", "-o", ""], ["compare", "a", "b", "--out", ""], ["export", "a", "--out="],
+     ["power", ""], ["certify", "heads", "--out", ""], ["tunnel", "train", "coin", "--out", ""],
+     ["run", "--adapter", ""], ["run", "--checkpoints", ""], ["lens", "show", ""]],
+    ids=" ".join,
+)  # fmt: skip
+def test_an_empty_value_is_refused_and_not_the_current_folder(words, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    done = CliRunner().invoke(app, words)
+    assert isinstance(done.exception, UsageError) and "a value is empty" in str(done.exception)
+    for write in (partial(interp.certify, "heads"), partial(interp.run, TUNNEL), interp.open_run):
+        with pytest.raises(UsageError, match="the name is empty"):
+            write("") if write is interp.open_run else write(out="")
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_command_that_needs_more_memory_than_there_is_says_so(monkeypatch, capsys, tmp_path):

@@ -1,6 +1,7 @@
 """Every kind of edit against the float64 formulas of the four families, and what edits refuse, in words."""
 
 from contextlib import nullcontext
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -336,6 +337,28 @@ def test_what_does_not_fit_is_refused_in_words_before_any_pass(make, words):
     with pytest.raises(UsageError) as refused, interp.applied(tiny_model("llama"), make()):
         pass
     assert str(refused.value) == words
+
+
+def test_two_edits_that_differ_in_a_field_read_differently():
+    edit = interp.AblateHeads(layer=3, heads=(1, 2))
+    changes = (
+        {"heads": 1},
+        {"by": "mean"},
+        {"by": "resample", "seed": 4},
+        {"dose": 0.5},
+        {"at": "last"},
+        {"at": (0, 5)},
+    )
+    others = [str(replace(edit, **change)) for change in changes]
+    assert str(edit) == "ablate z at layer 3, heads 1, 2"
+    assert others[3] == "ablate z at layer 3, dose 0.5, heads 1, 2" and len({str(edit), *others}) == 1 + len(changes)
+    axis = np.eye(3)[0]
+    shifts = [
+        interp.ShiftAxis(layer=0, axis=axis, deviations=d, score_sigma=1.0, head=h) for d in (1.0, 2.0) for h in (0, 1)
+    ]
+    assert len({*map(str, shifts)}) == 4 and "[" not in str(shifts[0])
+    donor = interp.PatternsOf(donor="tunnel:bijection-gpt-neox@256", dose=0.5)
+    assert str(donor) == "patterns qk at all layers from tunnel:bijection-gpt-neox@256, dose 0.5"
 
 
 def test_what_would_not_name_the_edits_of_a_block_is_refused_inside_it():

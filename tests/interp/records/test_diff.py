@@ -72,6 +72,17 @@ def test_verdict(first, second, verdict):
     assert shift.verdict == verdict
 
 
+def test_numbers_of_two_targets_are_not_tested_and_those_of_none_are():
+    def of(target):
+        r2 = Scalar.of(0.1 * len(target), "1", Interval(0.0, 0.9, "t"), "none", meaning=f"Share of “{target}”.")
+        about = {"spec": {"probes": {"p": {"target": target}}}}
+        return record({"r2": r2, "size": scalar(float(len(target)), 0.0, 9.0)}, **about)
+
+    found = {each.name: each.verdict for each in interp.diff(of("words"), of("rating")).shifts}
+    assert found == {"r2": "differs", "size": "within"}
+    assert {each.verdict for each in interp.diff(of("words"), of("words")).shifts} == {"same"}
+
+
 def test_diff_names_versions_weights_prompts_options_and_machine_and_no_times():
     one = record({"x": scalar(1.0), "gone": scalar(2.0)})
     two = record(

@@ -23,6 +23,18 @@ def test_every_number_has_a_name_of_its_own():
         assert len(set(names.values())) == len(names), probe
 
 
+def test_a_number_of_another_target_does_not_bear_the_name_of_the_usual_one():
+    for probe, name in (("value_axis", "pc1_correlation"), ("value_axis", "r2"), ("manifold", "curve_order")):
+        quantity = load_entry("probe", probe).quantities[name]
+        usual, *others = (
+            label(probe, name, quantity.filled(target=target).in_words(quantity.meaning))
+            for target in ("the next-token entropy", "“rating”", "“words”")
+        )
+        assert usual == label(probe, name, "") and "“rating”" in others[0] and "“words”" in others[1]
+    exact = "Rank correlation of the entropy of the exact posterior with PC1."
+    assert label("value_axis", "pc1_correlation", exact) == exact[:-1]
+
+
 def test_a_verb_says_the_sign_of_a_share():
     name = ("attention_entropy", "reduction_no_first")
     of = "attention entropy from the first to the last layer, without the first position"

@@ -57,6 +57,26 @@ def test_numbers_without_null_or_interval_say_why():
     assert np.isfinite(table["smallest_above"]).tolist() == [False, True, False, False, True]
 
 
+def test_a_side_that_is_not_asked_about_has_no_smallest_effect():
+    null = Null("n", 0.0, (-0.5, 0.5))
+    tested, by_interval = (scalar(1.0, (0.8, 1.2), null, p=p) for p in (0.5, None))
+    found = {
+        "value_axis": {"r2": tested, "pc1_correlation": by_interval},
+        "manifold": {"words_correlation": tested, "participation_ratio": tested},
+        "attention_entropy": {"content_sharpening": tested},
+        "nobodys": {"r2": tested},
+    }
+    table = interp.power(record({}, findings={probe: Findings(probe, of) for probe, of in found.items()}))
+    sides = np.isfinite([table["smallest_above"], table["smallest_below"]]).T.tolist()
+    assert sides == [[True, False], [True, True], [True, False], [False, True], [True, True], [True, True]]
+    said = table["reason"].tolist()
+    assert (
+        "whether it lies above" in said[0]
+        and "whether it lies below" in said[3]
+        and said[1] == said[4] == said[5] == ""
+    )
+
+
 def test_command_line_measures_first_or_reads_a_run(tmp_path):
     words = ["power", "--probe", "attention_entropy", "--n-pool", "40", "--out", str(tmp_path)]
     first = CliRunner().invoke(app, words)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from interp.reports.comparison.lead import sure_of
 from interp.reports.comparison.tables import difference_of, estimate
+from interp.reports.export import _FONT, _sized
 from interp.reports.page.sections import (
     ALIKE,
     CHANCE,
@@ -636,3 +637,52 @@ def test_the_terminal_prints_a_comparison_of_an_earlier_version(tmp_path, capsys
     kept = {name: unit for name, unit in held.units.items() if name not in ("found", "note")}
     print_differences(Table({name: held[name] for name in kept}, kept))
     assert "moved" in capsys.readouterr().out
+
+
+def test_numbers_of_two_targets_are_not_compared_and_the_page_says_which_settings_differ(tmp_path):
+    def of(target, layer):
+        words = {"target": f"“{target}”" if target else "the next-token entropy"}
+        quantity = load_entry("probe", "value_axis").quantities["r2"].filled(**words)
+        r2 = replace(scalar(0.3), meaning=quantity.in_words(quantity.meaning), n=99)
+        asked = {"layer": layer, "n_permutations": 9 + layer} | ({"target": target} if target else {})
+        one = numbered(target or "usual", {"r2": r2, "selectivity": scalar(0.1)}, probe="value_axis")
+        return replace(one, spec=one.spec | {"probes": {"value_axis": asked}}, parameters={"value_axis": asked})
+
+    record = compared(tmp_path, [of("words", 2), of("rating", 2), of("", 1)], out=tmp_path)
+    for group in ("rating", "usual"):
+        r2, other = (rows(record, name=name, group=group)[0] for name in ("r2", "selectivity"))
+        assert math.isnan(r2["difference"]) and r2["verdict"] == r2["found"] == "" and "another target" in r2["note"]
+        assert other["difference"] == 0.0 and other["verdict"] == "same"
+    said = parse(record.page.read_text(encoding="utf-8")).text
+    assert "value_axis.layer: 2 (words and rating), 1 (usual); value_axis.target: words (words), " in said
+    assert (
+        "rating (rating), its default (usual)." in said
+        and "n_permutations" not in said.partition("Number by number")[0]
+    )
+    assert said.count(" other target") == 6, "of each question that is of one target, in two of three cells"
+    figure = next(f for f in record.findings["comparison"].figures().values())
+    drawn = " ".join(a.text.replace("<br>", " ") for a in figure.layout.annotations)
+    assert "of “words” in held-out" in drawn and "of “rating” in held-out" in drawn
+    values = [trace for trace in figure.data if trace.name in ("words", "rating", "usual")]
+    r2 = [trace.y[0] for trace in values]
+    assert len({round(y) for y in r2}) == 3, "a row for each target"
+
+
+def test_an_edited_run_is_named_with_its_edits(tmp_path):
+    edits = [{"kind": "ablate", "layer": 1, "heads": [0], "by": "mean"}, {"kind": "of a later version"}]
+    other = made("b", 1.0)
+    record = compared(tmp_path, [made("a", 1.0), replace(other, spec=other.spec | {"edits": edits})])
+    base, edited = rows(record, "runs")
+    assert "edited" not in base["read"]
+    assert edited["read"].endswith("edited (ablate z at layer 1, heads 0, by mean; of a later version)")
+
+
+def test_words_and_values_beside_the_rows_fit_on_a_phone_and_in_a_column_of_a_paper(tmp_path):
+    numbers = {f"n{i}": scalar(-0.0000123) for i in range(9)}
+    record = compared(tmp_path, [numbered("a", numbers), numbered("b", numbers)])
+    shown = record.findings["comparison"].figures()["numbers"]
+    low, high = shown.layout.xaxis.range
+    n = len(short(-0.0000123))
+    assert n == 8 and 335 * (high - 1.04) / (high - low) > 6.5 * n, "pixels of a phone; a digit takes six"
+    pixels = [plot.layout.height / abs(np.diff(plot.layout.yaxis.range)[0]) for plot in (shown, _sized(shown, 1))]
+    assert pixels[1] >= pixels[0] * _FONT / 12, "rows grow with their words"

@@ -58,6 +58,20 @@ def test_a_trace_beyond_the_bundle_is_named(trace):
     assert undrawable(go.Figure([go.Scatter(), go.Heatmap(), go.Bar()])) is None
 
 
+@pytest.mark.parametrize(
+    "trace",
+    [go.Scatter(x=[0, 1], y=[np.nan, np.nan]), go.Scatter(x=[], y=[]), go.Bar(x=["a"], y=[None]), go.Box(y=[np.inf]),
+     go.Heatmap(z=np.full((2, 2), np.nan)), go.Pie(labels=["a"], values=[np.nan])],
+)  # fmt: skip
+def test_a_figure_without_a_value_says_so_on_the_page_and_in_a_notebook(trace):
+    said, known = "None of its values is a finite number.", go.Scatter(x=["a"], y=[1.0])
+    for plot in (go.Figure(trace), go.Figure(frames=[go.Frame(data=[trace])])):
+        assert undrawable(plot) == said
+        assert [a.text for a in themed(Figure("f", "F", "", plot), "dark").layout.annotations] == [said]
+    for plot in (go.Figure([trace, known]), go.Figure(trace, frames=[go.Frame(data=[known])])):
+        assert undrawable(plot) is None and not themed(Figure("f", "F", "", plot), "dark").layout.annotations
+
+
 def test_data_is_shown_to_the_letter_wherever_it_stands():
     figure = go.Figure(
         go.Scatter(
