@@ -16,7 +16,7 @@ import torch
 from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
-from interp.errors import InterpError, ModelError
+from interp.errors import InterpError, ModelError, UsageError
 from interp.hooks.own_attention import asking, has_own_attention
 from interp.hooks.pattern import BLOCK, AttentionCall, pattern_rows, visible_keys
 from interp.hooks.ropes import rotating_afresh
@@ -132,15 +132,17 @@ def listening(model: Model, *listeners: Listener, ours: Ours | None = None) -> I
 
     Raises:
         InterpError: Another thread already listens to this model.
-        ValueError: No listener is given.
+        UsageError: No listener is given, or what is none.
 
     Examples:
         >>> model = interp.load("tunnel:bijection-gpt-neox")
         >>> with interp.listening(model, interp.Listener()):
         ...     logits = model.module(torch.tensor([[1, 2, 3]])).logits
     """
-    if not listeners:
-        raise ValueError("nobody to listen")
+    if not listeners or not all(isinstance(each, Listener) for each in listeners):
+        found = f"it was given {', '.join(f'{each!r:.60}' for each in listeners) or 'no listener'}"
+        fix = "Give objects of your own subclass of interp.Listener: listening(model, Mine())."
+        raise UsageError(asked=f"listening to {model.name}", found=found, fix=fix)
     modules, ours = model.family.attention_by_layer(model.module), ours or this_thread()
     with claimed(model):
         with _ENTERING:
