@@ -89,11 +89,12 @@ class Prompt(metaclass=AnsweringType):
             raise _refused("a prompt", "it is either a text or token ids", "Give one of the two.")
         if not isinstance(text, str | None):
             raise _refused("the text of a prompt", f"it is {text!r:.60}", "Give one string, or token_ids=[...].")
-        for name, given in (("columns", columns), ("scored_columns", scored_columns)):
+        if text is not None and scored is not None:
+            found = "they are given with a text, which is scored at its last token"
+            raise _refused("scored positions of a prompt", found, "Give token_ids=[...] instead.")
+        for given in (columns, scored_columns):
             if not isinstance(given, Mapping):
-                raise _refused(
-                    f"{name} of a prompt", f"they are {given!r:.60}", 'Give values by name: {"domain": "x"}.'
-                )
+                raise _refused("columns of a prompt", f"they are {given!r:.60}", 'Give them by name: {"domain": "x"}.')
         kept = {
             "text": plain(text),
             "token_ids": _whole(token_ids, "token_ids"),
@@ -103,12 +104,6 @@ class Prompt(metaclass=AnsweringType):
         }
         for name, value in kept.items():
             object.__setattr__(self, name, value)
-        if text is not None and scored is not None:
-            found, fix = (
-                "they are given with a text, which is scored at its last token",
-                "Give token_ids=[...] instead.",
-            )
-            raise _refused("scored positions of a prompt", found, fix)
         n = 1 if self.token_ids is None else len(self.token_ids)
         beyond = [i for i in self.scored or () if not 0 <= i < n]
         if not n or beyond:
@@ -117,7 +112,7 @@ class Prompt(metaclass=AnsweringType):
             raise _refused("token_ids of a prompt", found, fix)
         for name, values in self.scored_columns.items():
             if not isinstance(values, list | tuple) or len(values) != self.n_scored:
-                found = f"{name!r} is {values!r:.60}, for {self.n_scored} scored positions"
+                found = f"{name!r} is {values!r:.60}; scored positions: {self.n_scored}"
                 raise _refused("scored_columns of a prompt", found, "Give one value for each scored position.")
             kept["scored_columns"][name] = tuple(_single(name, each) for each in values)
 
@@ -201,9 +196,9 @@ class PromptSet(Answering, metaclass=AnsweringType):
         first = made[0]
         for i, prompt in enumerate(made):
             for kind in ("columns", "scored_columns"):
-                mine, theirs = (sorted(getattr(each, kind)) for each in (prompt, first))
+                mine, theirs = getattr(prompt, kind).keys(), getattr(first, kind).keys()
                 if mine != theirs:
-                    found = f"it has the {kind.replace('_', ' ')} {mine}, the first prompt has {theirs}"
+                    found = f"it has the {kind.replace('_', ' ')} {sorted(mine)}, the first prompt has {sorted(theirs)}"
                     raise _refused(f"prompt {i + 1} of {self.name!r}", found, "Give every prompt the same columns.")
             if (prompt.text is None) != (first.text is None):
                 found = "some prompts are texts and others token ids"
@@ -220,7 +215,7 @@ class PromptSet(Answering, metaclass=AnsweringType):
             found = None if given is None else np.asarray(plain(given)) if not isinstance(given, np.ndarray) else given
             object.__setattr__(self, name, found)
             if found is not None and name != "outcome_ids" and (found.ndim != 2 or len(found) != n_rows):
-                said = f"its {name} has the shape {found.shape}, for {n_rows} scored positions"
+                said = f"its {name} has the shape {found.shape}; scored positions: {n_rows}"
                 raise _refused(asked, said, "Give one row for each scored position, prompt by prompt.")
         if self.posterior is not None:
             outcomes, ids = self.posterior.shape[1:], np.shape(self.outcome_ids)

@@ -322,7 +322,7 @@ MISUSED = {
     "columns without names": (lambda: interp.Prompt("a", columns=["k"]), "columns of a prompt"),
     "several values in a column": (lambda: interp.Prompt("a", columns={"k": [1, 2]}), r"holds \[1, 2\]"),
     "a missing value": (
-        lambda: interp.Prompt(token_ids=[1, 2], scored=[0, 1], scored_columns={"k": [1]}), "for 2 scored positions"),
+        lambda: interp.Prompt(token_ids=[1, 2], scored=[0, 1], scored_columns={"k": [1]}), "scored positions: 2"),
     "scored positions of a text": (lambda: interp.Prompt("a b", scored=[0, 1]), "scored at its last token"),
     "one text as prompts": (lambda: interp.PromptSet("x", "abc"), "its prompts are 'abc'"),
     "a table as prompts": (lambda: interp.PromptSet("x", pd.DataFrame({"text": ["a"]})), "its prompts are"),
@@ -330,7 +330,7 @@ MISUSED = {
     "no name": (lambda: interp.PromptSet(["a"]), "missing a required argument: 'prompts'"),
     "units without columns": (lambda: interp.PromptSet("x", TEXT_COLUMNS, units=["k"]), r"its units are \['k'\]"),
     "a posterior of other rows": (
-        lambda: interp.PromptSet("x", ["a"], posterior=np.ones((3, 2)) / 2, outcome_ids=[1, 2]), "for 1 scored"),
+        lambda: interp.PromptSet("x", ["a"], posterior=np.ones((3, 2)) / 2, outcome_ids=[1, 2]), "scored positions: 1"),
     "a posterior over nothing": (lambda: interp.PromptSet("x", ["a"], posterior=[[0.5, 0.5]]), "has 2 outcomes"),
     "prompts that are not there": (lambda: interp.PromptSet("x", ["a"]).take([1]), r"they are \[1\]"),
     "fractions of prompts": (lambda: interp.PromptSet("x", ["a", "b"]).take([0.7]), r"they are \[0.7\]"),

@@ -81,7 +81,7 @@ def test_a_model_that_reads_no_text_without_an_image_is_refused(kind):
     config = getattr(hf, f"{kind}Config")(
         text_config=text, vision_config=seen, qformer_config={**sizes, "encoder_hidden_size": 16}
     )
-    with pytest.raises(ModelError, match="it cannot read a few tokens: .*pixel_values"):
+    with pytest.raises(ModelError, match=r"it cannot read a few tokens: .*pixel_values"):
         interp.load(getattr(hf, f"{kind}ForConditionalGeneration")(config).eval())
 
 
