@@ -218,7 +218,7 @@ class PromptSet(Answering, metaclass=AnsweringType):
                 said = f"its {name} has the shape {found.shape}; scored positions: {n_rows}"
                 raise _refused(asked, said, "Give one row for each scored position, prompt by prompt.")
         if self.posterior is not None:
-            outcomes, ids = self.posterior.shape[1:], np.shape(self.outcome_ids)
+            outcomes, ids = self.posterior.shape[1:], getattr(self.outcome_ids, "shape", ())
             if ids not in (outcomes, (len(made), *outcomes)):
                 found = f"its posterior has {outcomes[0]} outcomes, and outcome_ids the shape {ids}"
                 raise _refused(asked, found, "Give the token id of each outcome: [outcome], or [prompt, outcome].")

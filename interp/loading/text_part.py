@@ -45,7 +45,8 @@ def family_in(module: PreTrainedModel) -> Family:
     language = _language_model(module)
     inner = next(name for name, part in module.named_modules() if part is language)
     own = {name: getattr(family, name) or "" for name in ("layers", "final_norm", "behind_norm")}
-    family = replace(family, **{name: f"{inner}.{path.partition('.')[2]}" for name, path in own.items() if path})
+    paths: dict[str, Any] = {name: f"{inner}.{path.partition('.')[2]}" for name, path in own.items() if path}
+    family = replace(family, **paths)
     head: Any = module.get_output_embeddings()
     if any(part is not module and getattr(part, "lm_head", None) is head for part in module.modules()):
         return family
