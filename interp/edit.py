@@ -21,7 +21,7 @@ from interp.system.plain_numbers import array, from_0, number, whole_number, who
 Metric = Literal["raw", "z-scored"]
 _IN_WHERE = ("layer", "site", "donor")
 SITES = ("q", "k", "v", "z", "resid")
-AFTER_W_O = frozenset({"attn_out", "o_proj", "out", "attention_output"})
+AFTER_W_O = ("attn_out", "o_proj", "out", "attention_output")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)

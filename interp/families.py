@@ -8,7 +8,6 @@ its classes with `AutoConfig` and `AutoModelForCausalLM` in the same module.
 
 from collections.abc import Iterator
 from dataclasses import replace
-from difflib import get_close_matches
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -200,7 +199,6 @@ _LATENT = (
     "all its heads make their keys and values from one latent vector that is normalised first, and share a part of "
     "each key: no head has projection weights W_K and W_V, and its keys are of another size than its values"
 )
-_HYBRID = "some of its layers have no attention, and how they are built is not known to us yet"
 _NORMED_LATE = "it normalises queries and keys behind rotary embedding, by weights that are not the same before it"
 
 REFUSED = {
@@ -210,9 +208,6 @@ REFUSED = {
     "longcat_flash": ("LongCat Flash", _LATENT),
     "minicpm3": ("MiniCPM3", _LATENT),
     "youtu": ("Youtu-LLM", _LATENT),
-    "minimax": ("MiniMax-Text-01", _HYBRID),
-    "nemotron_h": ("Nemotron-H", _HYBRID),
-    "recurrent_gemma": ("RecurrentGemma", _HYBRID),
     "hunyuan_v1_dense": ("HunYuan", _NORMED_LATE),
     "hunyuan_v1_moe": ("HunYuan MoE", _NORMED_LATE),
     "bitnet": ("BitNet", "head outputs are normalised together before the output projection"),
@@ -250,16 +245,11 @@ def family_of(config: "PretrainedConfig") -> Family:
         families()[kind].refuse_shape(config)
         return families()[kind]
     name, reason = REFUSED.get(kind, ("", "there is no entry for this family"))
-    how = (
-        "Choose another model."
-        if name
-        else "Add it: a row in `interp/families.py`, or an entry point `interp.families`."
-    )
-    near = ", ".join(get_close_matches(kind, families(), n=3, cutoff=0.0))
+    own = "Add it: a row in `interp/families.py`, or an entry point `interp.families`"
     raise ModelError(
         asked=f"reading a model of the family {name} ({kind})" if name else f"reading a model of the family {kind!r}",
         found=reason,
-        fix=f"{how} The nearest that can be read are {near}; `interp list families` shows all.",
+        fix=f"{'Choose another model' if name else own}; `interp list families` shows all that can be read.",
     )
 
 

@@ -226,7 +226,8 @@ class Family:
         return config.num_hidden_layers - len(self._unpassed(config))
 
     def _unpassed(self, config: "PretrainedConfig") -> Collection[int]:
-        return () if self.unpassed is None else getattr(config, self.unpassed)
+        listed = () if self.unpassed is None else getattr(config, self.unpassed)
+        return [layer for layer in listed if layer < config.num_hidden_layers]
 
     def attends(self, layer: "torch.nn.Module") -> bool:
         """Whether a decoder layer has attention, and not another module in its place."""

@@ -7,6 +7,7 @@ from typing import Any
 from interp.errors import Answering, UsageError
 from interp.reductions import PromptMean, Reduction, Rows
 from interp.sites import Site, overview, site
+from interp.system.calls import AnsweringType
 from interp.system.plain_numbers import plain, whole_numbers
 
 ROWS = Rows()
@@ -16,14 +17,14 @@ PLACES = frozenset({"scored", "last", "all", "followed", "before_last", "tunnel"
 
 
 @dataclass(frozen=True, repr=False)
-class Need(Answering):
+class Need(Answering, metaclass=AnsweringType):
     """A requested activation: its site, its positions, and how its rows are reduced.
 
     `at` names the positions: `scored` (the last token of a text, all scored positions of a wind tunnel), `last`, `all`,
     `followed` (all but the last), `before_last` (the one before the last, texts only), `tunnel` (all of a wind tunnel's
     sequences, none of other prompts), or a column of the prompt set that holds one position per prompt. Weights have no
     positions and no reduction. `layers` (depths, for the residual stream; negative ones count from the end) keeps these
-    layers only, in their order. Raises `UnknownName` for an unknown site, `ValueError` for an impossible combination.
+    layers only, in their order. Raises `UnknownName` for an unknown site, `UsageError` for an impossible combination.
 
     >>> interp.Need("pattern_entropy", interp.PromptMean(), at="all").at
     'all'
@@ -36,18 +37,31 @@ class Need(Answering):
 
     def __post_init__(self) -> None:
         described = site(self.site)
+        if not isinstance(self.reduction, Reduction):
+            raise self._refused(
+                f"its reduction is {self.reduction!r:.60}", "Give interp.PromptMean(), or leave it out."
+            )
+        if not isinstance(self.at, str) or not self.at:
+            fix = f"Name them: {', '.join(sorted(PLACES))}, or a column with one position a prompt."
+            raise self._refused(f"its positions are {self.at!r:.60}", fix)
         if self.layers is not None:
             object.__setattr__(self, "layers", chosen_layers(f"{self.site} of some layers", self.layers))
             if described.layers == "once":
-                raise ValueError(f"{self.site} has no layers to choose among")
+                raise self._refused("it has no layers to choose among", "Leave `layers` out.")
         if described.source in ("weights", "edit") and (self.at != "scored" or self.reduction != ROWS):
-            raise ValueError(f"{self.site} has neither positions nor a reduction to choose")
+            raise self._refused("it has neither positions nor a reduction to choose", "Name the site alone.")
         if described.source == "text" and self.at not in ("followed", "before_last"):
-            raise ValueError(f"{self.site} is read at positions that a token follows: at='followed' or 'before_last'")
+            found = f"it is read at positions that a token follows, and not at {self.at!r}"
+            raise self._refused(found, "Give at='followed' or at='before_last'.")
         if described.source in ("output", "lens") and self.at != "scored":
-            raise ValueError(f"{self.site} is read at scored positions alone: choose them in Prompt(scored=...)")
+            found = f"it is read at scored positions alone, and not at {self.at!r}"
+            raise self._refused(found, "Leave `at` out; choose positions in Prompt(token_ids=..., scored=...).")
         if self.at == "tunnel" and self.reduction != ROWS:
-            raise ValueError("tunnel positions may be none at all, which has no mean: keep them as rows")
+            found = "tunnel positions may be none at all, which has no mean"
+            raise self._refused(found, "Keep them as rows: leave the reduction out.")
+
+    def _refused(self, found: str, fix: str) -> UsageError:
+        return UsageError(asked=f"Need({self.site!r})", found=found, fix=fix)
 
     @property
     def described(self) -> Site:

@@ -13,6 +13,7 @@ import numpy as np
 from jaxtyping import Int
 
 from interp.errors import Answering, PromptError
+from interp.system.calls import AnsweringType
 from interp.system.plain_numbers import plain
 
 if TYPE_CHECKING:
@@ -60,13 +61,12 @@ class Clusters:
 
 
 @dataclass(frozen=True, init=False)
-class Prompt:
+class Prompt(metaclass=AnsweringType):
     """One text, or one sequence of token ids, with its columns.
 
-    `columns` hold one value each (`domain`, `k`, ...). A wind-tunnel prompt also has `scored` positions, from 0, and
+    `columns` hold one value each (`domain`, `k`, ...). Token ids also have `scored` positions, from 0, and
     `scored_columns` with one value for each; a text is scored at its last token. Numbers of numpy, torch and pandas
-    become Python's own. Raises `ValueError` for both or neither of text and ids, `PromptError` for ids that are not
-    whole numbers or none, and for scored positions beyond them.
+    become Python's own. Raises `PromptError` for whatever does not fit.
 
     >>> interp.Prompt("The capital of France is", columns={"domain": "geography"}).text
     'The capital of France is'
@@ -87,26 +87,53 @@ class Prompt:
         scored_columns: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
         if (text is None) == (token_ids is None):
-            raise ValueError("a prompt is either a text or token ids")
+            raise _refused("a prompt", "it is either a text or token ids", "Give one of the two.")
+        if not isinstance(text, str | None):
+            raise _refused("the text of a prompt", f"it is {text!r:.60}", "Give one string, or token_ids=[...].")
+        if text is not None and scored is not None:
+            found = "they are given with a text, which is scored at its last token"
+            raise _refused("scored positions of a prompt", found, "Give token_ids=[...] instead.")
+        for given in (columns, scored_columns):
+            if not isinstance(given, Mapping):
+                raise _refused("columns of a prompt", f"they are {given!r:.60}", 'Give them by name: {"domain": "x"}.')
         kept = {
             "text": plain(text),
             "token_ids": _whole(token_ids, "token_ids"),
-            "columns": {name: plain(value) for name, value in columns.items()},
+            "columns": {name: _single(name, value) for name, value in columns.items()},
             "scored": _whole(scored, "scored"),
-            "scored_columns": {name: tuple(map(plain, plain(values))) for name, values in scored_columns.items()},
+            "scored_columns": {name: plain(values) for name, values in scored_columns.items()},
         }
         for name, value in kept.items():
             object.__setattr__(self, name, value)
         n = 1 if self.token_ids is None else len(self.token_ids)
-        beyond = [i for i in self.scored or () if self.token_ids and not 0 <= i < n]
+        beyond = [i for i in self.scored or () if not 0 <= i < n]
         if not n or beyond:
             found = f"position {beyond[0]} is scored, of {n} in all" if n else "there are none"
             fix = "Give at least one id, and scored positions from 0 to that of the last."
-            raise PromptError(asked="token_ids of a prompt", found=found, fix=fix)
-        n_scored = 1 if self.scored is None else len(self.scored)
+            raise _refused("token_ids of a prompt", found, fix)
         for name, values in self.scored_columns.items():
-            if len(values) != n_scored:
-                raise ValueError(f"column {name!r} has {len(values)} values for {n_scored} scored positions")
+            if not isinstance(values, list | tuple) or len(values) != self.n_scored:
+                found = f"{name!r} is {values!r:.60}; scored positions: {self.n_scored}"
+                raise _refused("scored_columns of a prompt", found, "Give one value for each scored position.")
+            kept["scored_columns"][name] = tuple(_single(name, each) for each in values)
+
+    @property
+    def n_scored(self) -> int:
+        """At how many positions it is scored."""
+        return 1 if self.scored is None else len(self.scored)
+
+
+def _refused(asked: str, found: str, fix: str) -> PromptError:
+    return PromptError(asked=asked, found=found, fix=fix)
+
+
+def _single(name: str, given: Any) -> Value:
+    """A value of a column as Python's own; `PromptError` for what is not a single number, truth value or text."""
+    value = plain(given)
+    if not isinstance(value, Value):
+        fix = "Give one number, truth value or text."
+        raise _refused(f"the column {name!r} of a prompt", f"it holds {given!r:.60}", fix)
+    return value
 
 
 def _whole(given: Any, name: str) -> tuple[int, ...] | None:
@@ -115,15 +142,12 @@ def _whole(given: Any, name: str) -> tuple[int, ...] | None:
     try:
         return None if values is None else tuple(map(index, values))
     except TypeError as error:
-        raise PromptError(
-            asked=f"{name} of a prompt",
-            found=f"they are {values!r:.60}",
-            fix="Give one row of whole numbers: a list, a tuple or an array of one axis.",
-        ) from error
+        fix = "Give one row of whole numbers: a list, a tuple or an array of one axis."
+        raise _refused(f"{name} of a prompt", f"they are {values!r:.60}", fix) from error
 
 
 @dataclass(frozen=True, repr=False)
-class PromptSet(Answering):
+class PromptSet(Answering, metaclass=AnsweringType):
     """Named prompts, all texts (strings or `Prompt`s) or all token ids, with the units of their columns.
 
     `unit` is what is resampled (`prompt`, `sequence`); `source` says where the set comes from; `window` is how many
@@ -133,7 +157,8 @@ class PromptSet(Answering):
     `cluster` names the column that says which prompts belong together, or is `none`. By default it is the column
     `cluster` or `document`; without either, prompts with shared wording form `clusters`, found when they are read.
     `is_templated` texts went through a chat template, which adds the tokenizer's special tokens.
-    Raises `PromptError` for an empty set, texts mixed with ids, or columns without a unit or not in every prompt.
+    Raises `PromptError` for an empty set, texts mixed with ids, columns without a unit or not in every prompt, and a
+    posterior or belief without a row for each scored position.
 
     >>> texts = [interp.Prompt("One.", columns={"k": 1}), interp.Prompt("Two.", columns={"k": 2})]
     >>> len(interp.PromptSet("counted", texts, units={"k": "1"}))
@@ -155,40 +180,49 @@ class PromptSet(Answering):
     belief: np.ndarray | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        if any(isinstance(each, str) for each in self.prompts):
-            made = [Prompt(each) if isinstance(each, str) else each for each in self.prompts]
-            object.__setattr__(self, "prompts", made)
-        if all(prompt.scored == () for prompt in self.prompts):
-            raise PromptError(
-                asked=f"the prompt set {self.name!r}",
-                found="no position is scored" if self.prompts else "it is empty",
-                fix="Give at least one prompt; the statistics want a hundred or more.",
-            )
-        first = self.prompts[0]
-        for i, prompt in enumerate(self.prompts):
-            for kind, mine, theirs in (
-                ("columns", prompt.columns, first.columns),
-                ("scored columns", prompt.scored_columns, first.scored_columns),
-            ):
-                if mine.keys() != theirs.keys():
-                    raise PromptError(
-                        asked=f"prompt {i + 1} of {self.name!r}",
-                        found=f"it has the {kind} {sorted(mine)}, the first prompt has {sorted(theirs)}",
-                        fix="Give every prompt the same columns.",
-                    )
+        asked = f"the prompt set {self.name!r}"
+        is_table = isinstance(self.prompts, Mapping) or hasattr(self.prompts, "columns")
+        if isinstance(self.prompts, str) or is_table or not isinstance(self.prompts, Iterable):
+            fix = 'Give a list of texts or of `interp.Prompt`: ["One.", "Two."].'
+            raise _refused(asked, f"its prompts are {self.prompts!r:.60}", fix)
+        made = [Prompt(each) if isinstance(each, str) else each for each in self.prompts]
+        object.__setattr__(self, "prompts", made)
+        for i, each in enumerate(made):
+            if not isinstance(each, Prompt):
+                fix = "Give texts or `interp.Prompt`s; of token ids interp.Prompt(token_ids=[...])."
+                raise _refused(f"prompt {i + 1} of {self.name!r}", f"it is {each!r:.60}", fix)
+        if all(prompt.scored == () for prompt in made):
+            found = "no position is scored" if made else "it is empty"
+            raise _refused(asked, found, "Give at least one prompt; the statistics want a hundred or more.")
+        first = made[0]
+        for i, prompt in enumerate(made):
+            for kind in ("columns", "scored_columns"):
+                mine, theirs = getattr(prompt, kind).keys(), getattr(first, kind).keys()
+                if mine != theirs:
+                    found = f"it has the {kind.replace('_', ' ')} {sorted(mine)}, the first prompt has {sorted(theirs)}"
+                    raise _refused(f"prompt {i + 1} of {self.name!r}", found, "Give every prompt the same columns.")
             if (prompt.text is None) != (first.text is None):
-                raise PromptError(
-                    asked=f"prompt {i + 1} of {self.name!r}",
-                    found="some prompts are texts and others token ids",
-                    fix="Use one kind in a set.",
-                )
-        unnamed = {*first.columns, *first.scored_columns} - set(self.units)
+                found = "some prompts are texts and others token ids"
+                raise _refused(f"prompt {i + 1} of {self.name!r}", found, "Use one kind in a set.")
+        if not isinstance(self.units, Mapping):
+            raise _refused(asked, f"its units are {self.units!r:.60}", 'Give them by column: {"k": "1"}.')
+        unnamed = {*first.columns, *first.scored_columns} - self.units.keys()
         if unnamed:
-            raise PromptError(
-                asked=f"the prompt set {self.name!r}",
-                found=f"the columns {sorted(unnamed)} have no unit",
-                fix="Name a unit for every column (`label` for names).",
-            )
+            found = f"the columns {sorted(unnamed)} have no unit"
+            raise _refused(asked, found, "Name a unit for every column (`label` for names).")
+        n_rows = sum(prompt.n_scored for prompt in made)
+        for name in ("posterior", "belief", "outcome_ids"):
+            given = getattr(self, name)
+            found = None if given is None else np.asarray(plain(given)) if not isinstance(given, np.ndarray) else given
+            object.__setattr__(self, name, found)
+            if found is not None and name != "outcome_ids" and (found.ndim != 2 or len(found) != n_rows):
+                said = f"its {name} has the shape {found.shape}; scored positions: {n_rows}"
+                raise _refused(asked, said, "Give one row for each scored position, prompt by prompt.")
+        if self.posterior is not None:
+            outcomes, ids = self.posterior.shape[1:], getattr(self.outcome_ids, "shape", ())
+            if ids not in (outcomes, (len(made), *outcomes)):
+                found = f"its posterior has {outcomes[0]} outcomes, and outcome_ids the shape {ids}"
+                raise _refused(asked, found, "Give the token id of each outcome: [outcome], or [prompt, outcome].")
 
     def __len__(self) -> int:
         return len(self.prompts)
@@ -197,9 +231,15 @@ class PromptSet(Answering):
         return iter(self.prompts)
 
     def take(self, chosen: Sequence[int] | np.ndarray) -> "PromptSet":
-        """These prompts (numbers from 0), in this order, with their posterior and belief."""
-        picked = [int(i) for i in chosen]
-        counts = np.array([1 if p.scored is None else len(p.scored) for p in self.prompts])
+        """These prompts (numbers from 0, or a truth value for each), in this order, with their posterior and belief."""
+        numbers = np.asarray(plain(chosen))
+        if numbers.dtype == bool and numbers.shape == (len(self),):
+            numbers = np.flatnonzero(numbers)
+        if numbers.ndim != 1 or numbers.dtype.kind not in "iu" or any(not -len(self) <= i < len(self) for i in numbers):
+            fix = f"Name one or several from 0 to {len(self) - 1}, or give {len(self)} truth values."
+            raise _refused(f"some prompts of {self.name!r}", f"they are {chosen!r:.60}", fix)
+        picked = numbers.tolist()
+        counts = np.array([prompt.n_scored for prompt in self])
         ends = np.cumsum(counts)
         rows = np.concatenate([np.arange(ends[i] - counts[i], ends[i]) for i in picked])
         ids = self.outcome_ids
@@ -217,11 +257,8 @@ class PromptSet(Answering):
         if n is None:
             return self
         if not 1 <= n <= len(self):
-            raise PromptError(
-                asked=f"{n} prompts of {self.name!r}",
-                found=f"it has {len(self)}",
-                fix=f"Ask for 1 to {len(self)}, or leave the number out.",
-            )
+            fix = f"Ask for 1 to {len(self)}, or leave the number out."
+            raise _refused(f"{n} prompts of {self.name!r}", f"it has {len(self)}", fix)
         source = f"{n} (drawn with seed {seed}{how}) of {self.source or self.name}"
         return replace(self.take(choose(n)), source=source, seed=seed)
 

@@ -84,10 +84,10 @@ MULTIMODAL = tuple(
 """Those whose text can be read."""
 
 
-def tiny_multimodal(kind: str) -> hf.PreTrainedModel:
-    """A fresh model of the kind, in evaluation mode; the same weights each time."""
+def tiny_multimodal(kind: str, **changes: object) -> hf.PreTrainedModel:
+    """A fresh model of the kind, in evaluation mode, with changes of its text part; the same weights each time."""
     name, text, sight, more = _KINDS[kind]
     torch.manual_seed(0)
     seen = sight if sight.get("depth") else {**_SIGHT, **sight}
-    config = getattr(hf, f"{name}Config")(text_config={**_TEXT, **text}, vision_config=seen, **more)
+    config = getattr(hf, f"{name}Config")(text_config={**_TEXT, **text, **changes}, vision_config=seen, **more)
     return getattr(hf, f"{name}ForConditionalGeneration")(config).eval()

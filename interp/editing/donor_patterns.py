@@ -12,8 +12,9 @@ import torch
 
 from interp.edits import PatternsOf
 from interp.errors import UsageError
-from interp.hooks.attention import Listener, Ours, cache_given, in_own_thread, listening
+from interp.hooks.attention import Listener, Ours, in_own_thread, listening
 from interp.hooks.block_hooks import EnoughRead, ending
+from interp.hooks.own_attention import cache_given
 from interp.hooks.pattern import AttentionCall
 from interp.hooks.window import window_here
 from interp.model import Model

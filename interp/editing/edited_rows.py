@@ -23,7 +23,7 @@ from interp.edit import Edit
 from interp.editing.steps import EditedRows
 from interp.edits import ReplaceCoordinates
 from interp.errors import PromptError, UsageError
-from interp.hooks.attention import cache_given
+from interp.hooks.own_attention import cache_given
 from interp.prompt import PromptSet
 from interp.reading.batches import Batch, RowIndex, row_index
 

@@ -3,30 +3,24 @@
 While a model is being listened to, its attention modules call `_attention` instead of their kernel. Listeners see
 queries, keys and values per head, after rotary embedding and before grouped heads are repeated, may replace them, and
 see or replace the head outputs; the attention itself is left to the fast kernel. Leaving restores the model exactly.
-
-Some modules compute attention themselves, or do something to head outputs that no interface shows. While the model is
-listened to, each does what its own code does up to queries, keys and values, and hands these to our function. That the
-result is the module's own is what the self-check compares on every load.
 """
 
-import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, nullcontext
-from functools import partial, wraps
-from inspect import signature
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 from weakref import WeakKeyDictionary, WeakSet
 
 import torch
 from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
-from transformers.models.falcon.modeling_falcon import apply_rotary_pos_emb
 
-from interp.errors import InterpError, ModelError
+from interp.errors import InterpError, ModelError, UsageError
+from interp.hooks.own_attention import asking, has_own_attention
 from interp.hooks.pattern import BLOCK, AttentionCall, pattern_rows, visible_keys
 from interp.hooks.ropes import rotating_afresh
-from interp.hooks.state import as_described, held, refuse_mode
+from interp.hooks.state import as_described, refuse_mode
 from interp.model import Model
 
 ATTENTION = "interp"
@@ -138,15 +132,17 @@ def listening(model: Model, *listeners: Listener, ours: Ours | None = None) -> I
 
     Raises:
         InterpError: Another thread already listens to this model.
-        ValueError: No listener is given.
+        UsageError: No listener is given, or what is none.
 
     Examples:
         >>> model = interp.load("tunnel:bijection-gpt-neox")
         >>> with interp.listening(model, interp.Listener()):
         ...     logits = model.module(torch.tensor([[1, 2, 3]])).logits
     """
-    if not listeners:
-        raise ValueError("nobody to listen")
+    if not listeners or not all(isinstance(each, Listener) for each in listeners):
+        found = f"it was given {', '.join(f'{each!r:.60}' for each in listeners) or 'no listener'}"
+        fix = "Give objects of your own subclass of interp.Listener: listening(model, Mine())."
+        raise UsageError(asked=f"listening to {model.name}", found=found, fix=fix)
     modules, ours = model.family.attention_by_layer(model.module), ours or this_thread()
     with claimed(model):
         with _ENTERING:
@@ -167,12 +163,12 @@ def attention_function(model: Model, name: str) -> Iterator[None]:
     modules: list[Any] = list(model.family.attention_modules(model.module))
     # Layers that were copied have configurations of their own; masks are made by that of the model.
     configs = {id(c): c for c in (model.config, *(getattr(m, "config", model.config) for m in modules))}
-    is_own = name == ATTENTION and _has_own_attention(model)
+    is_own = name == ATTENTION and has_own_attention(model)
     before = {key: config._attn_implementation for key, config in configs.items()}
     try:
         for config in configs.values():
             config._attn_implementation = "eager" if is_own else name
-        with _asking(model, _attention) if is_own else nullcontext():
+        with asking(model, _attention) if is_own else nullcontext():
             yield
     finally:
         for key, config in configs.items():
@@ -241,137 +237,3 @@ def _in_blocks(call: AttentionCall) -> torch.Tensor:
 # would be silently wrong.
 ALL_ATTENTION_FUNCTIONS.register(ATTENTION, _attention)
 ALL_MASK_ATTENTION_FUNCTIONS.register(ATTENTION, ALL_MASK_ATTENTION_FUNCTIONS["sdpa"])
-
-
-Attend = Callable[..., tuple[torch.Tensor, None]]
-"""The attention function of transformers' interface; `bias` `[batch or 1, head, key_pos]` is added to the scores, and
-head outputs are multiplied by a `gate` `[batch, pos, head, d_head]`. What else a module was `given` is handed on, so
-that what changes the mathematics is refused there."""
-
-
-def cache_name(module: torch.nn.Module) -> str:
-    """What the module calls a cache of earlier tokens: `cache` in newer transformers, `past_key_values` before."""
-    return "cache" if "cache" in signature(module.forward).parameters else "past_key_values"
-
-
-def cache_given(given: Mapping[str, Any]) -> Any:
-    """The cache of earlier tokens among what a module was given, by its newer name, its older ones or Mamba's."""
-    caches = (given.get(name) for name in ("cache", "past_key_values", "layer_past", "cache_params"))
-    return next((cache for cache in caches if cache is not None), None)
-
-
-def _after_earlier(
-    module: Any, key: torch.Tensor, value: torch.Tensor, given: Mapping[str, Any]
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Keys and values behind those of earlier tokens, where an attention module was given a cache of these."""
-    cache = cache_given(given)
-    return (key, value) if cache is None else cache.update(key, value, module.layer_idx)
-
-
-def _has_own_attention(model: Model) -> bool:
-    """Whether the attention of this model asks no interface; that of GPT-J does in newer transformers."""
-    name, _ = _OWN.get(model.family.name, ("", None))
-    return any(hasattr(module, name) for module in model.family.attention_modules(model.module))
-
-
-@contextmanager
-def _asking(model: Model, attend: Attend) -> Iterator[None]:
-    """Let the attention modules of such a model call `attend` until the block is left."""
-    name, replacement = _OWN[model.family.name]
-    with ExitStack() as stack:
-        for module in model.family.attention_modules(model.module):
-            # Where accelerate has put its own forward, the module's is what that calls.
-            place = "_old_forward" if name == "forward" and hasattr(module, "_old_forward") else name
-            stack.enter_context(held(module, place, partial(replacement, attend, module)))
-        yield
-
-
-def _seen(mask: torch.Tensor | None) -> torch.Tensor | None:
-    """True where a key is seen, from what eager attention adds to its scores."""
-    return mask if mask is None or mask.dtype == torch.bool else mask == 0
-
-
-def _gptj(
-    attend: Attend, module: Any, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor | None
-) -> tuple[torch.Tensor, None]:
-    z, _ = attend(module, query, key, value, _seen(mask), scaling=1 / float(module.scale_attn))
-    return z.transpose(1, 2), None
-
-
-def _gpt_neo(
-    attend: Attend, module: Any, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor | None
-) -> tuple[torch.Tensor, None]:
-    """Scores are not scaled; layers of the kind `local` see a window, which is in a mask of the module's own."""
-    n, n_keys = query.shape[2], key.shape[2]
-    seen, own = _seen(mask), module.bias[:, :, n_keys - n : n_keys, :n_keys]
-    z, _ = attend(module, query, key, value, own if seen is None else own & seen, scaling=1.0)
-    return z.transpose(1, 2), None
-
-
-def _bloom(
-    attend: Attend, module: Any, hidden_states: torch.Tensor, residual: torch.Tensor, alibi: torch.Tensor,
-    attention_mask: torch.Tensor | None, **given: Any,
-) -> tuple[torch.Tensor, None]:  # fmt: skip
-    query, key, value = module._reshape(module.query_key_value(hidden_states))
-    key, value = _after_earlier(module, key, value, given)
-    bias = alibi.view(len(query), module.num_heads, -1)
-    z, _ = attend(module, query, key, value, _seen(attention_mask), scaling=module.inv_norm_factor, bias=bias, **given)
-    return module.dense(z.flatten(2)) + residual, None
-
-
-def _mpt(
-    attend: Attend, module: Any, hidden_states: torch.Tensor, position_bias: torch.Tensor,
-    attention_mask: torch.Tensor | None = None, **given: Any,
-) -> tuple[torch.Tensor, None]:  # fmt: skip
-    mixed = module.Wqkv(hidden_states)
-    if module.clip_qkv:
-        mixed = mixed.clamp(-module.clip_qkv, module.clip_qkv)
-    query, key, value = (x.unflatten(2, (module.n_heads, -1)).transpose(1, 2) for x in mixed.chunk(3, dim=2))
-    key, value = _after_earlier(module, key, value, given)
-    bias = position_bias[None, :, 0, -key.shape[2] :]
-    seen = None if attention_mask is None else ~attention_mask
-    z, _ = attend(module, query, key, value, seen, scaling=module.softmax_scale, bias=bias, **given)
-    return module.out_proj(z.flatten(2)), None
-
-
-def _falcon(
-    attend: Attend, module: Any, hidden_states: torch.Tensor, alibi: None, attention_mask: torch.Tensor | None,
-    position_embeddings: Any = None, **given: Any,
-) -> tuple[torch.Tensor, None]:  # fmt: skip
-    """Newer models hand on every key and value once for each query head; the hook gets each once."""
-    query, key, value = (x.transpose(1, 2) for x in module._split_heads(module.query_key_value(hidden_states)))
-    query, key = apply_rotary_pos_emb(query, key, *position_embeddings)
-    key, value = _after_earlier(module, key, value, given)
-    step = key.shape[1] // module.num_kv_heads
-    z, _ = attend(module, query, key[:, ::step], value[:, ::step], _seen(attention_mask), **given)
-    return module.dense(z.flatten(2)), None
-
-
-def _gated(
-    attend: Attend, module: Any, hidden_states: torch.Tensor, position_embeddings: tuple[torch.Tensor, torch.Tensor],
-    attention_mask: torch.Tensor | None, **given: Any,
-) -> tuple[torch.Tensor, None]:  # fmt: skip
-    """Queries come with a gate for each number of their head's output."""
-    by_head = (*hidden_states.shape[:2], -1, module.head_dim)
-    query, gate = module.q_proj(hidden_states).unflatten(-1, (-1, 2 * module.head_dim)).chunk(2, dim=-1)
-    query, key = module.q_norm(query), module.k_norm(module.k_proj(hidden_states).view(by_head))
-    value = module.v_proj(hidden_states).view(by_head).transpose(1, 2)
-    rotate = sys.modules[type(module).__module__].apply_rotary_pos_emb
-    query, key = rotate(query.transpose(1, 2), key.transpose(1, 2), *position_embeddings)
-    key, value = _after_earlier(module, key, value, given)
-    seen = _seen(attention_mask)
-    z, _ = attend(module, query, key, value, seen, scaling=module.scaling, gate=torch.sigmoid(gate), **given)
-    return module.o_proj(z.flatten(2)), None
-
-
-_OWN: dict[str, tuple[str, Callable[..., tuple[torch.Tensor, None]]]] = {
-    "gptj": ("_attn", _gptj),
-    "gpt_neo": ("_attn", _gpt_neo),
-    "bloom": ("forward", _bloom),
-    "mpt": ("forward", _mpt),
-    "falcon": ("forward", _falcon),
-    "qwen3_next": ("forward", _gated),
-    "qwen3_5_text": ("forward", _gated),
-    "qwen3_5_moe_text": ("forward", _gated),
-}
-"""Of each family the method that is replaced, and what does its work."""

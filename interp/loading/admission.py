@@ -147,7 +147,7 @@ def refuse_quantised(origin: str, stated: Any) -> None:
 
 
 def refuse_unless_causal(origin: str, config: PreTrainedConfig, named: Sequence[str]) -> None:
-    """`ModelError` unless the model, of the architectures named, predicts each token from those before it."""
+    """`ModelError` unless the model, of one of the architectures named, predicts each token from those before it."""
     known = {*MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.values(), *MODEL_FOR_MULTIMODAL_LM_MAPPING_NAMES.values()}
     is_causal = any(name in known or name.endswith(("ForCausalLM", "LMHeadModel")) for name in named)
     if getattr(config, "is_encoder_decoder", False):
@@ -155,7 +155,7 @@ def refuse_unless_causal(origin: str, config: PreTrainedConfig, named: Sequence[
     elif getattr(config.get_text_config(), "use_bidirectional_attention", None) in (True, "all"):
         found = "its tokens attend to later ones (use_bidirectional_attention)"
     elif named and not is_causal:
-        found = f"it is a {', '.join(named)}"
+        found = f"it is a {named[0]}"
     elif not named and config.model_type not in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES and not is_multimodal(config):
         found = f"its family {config.model_type!r} has no language model head"
     else:

@@ -15,6 +15,7 @@ _BOUND = 1e-3
 BRIDGE = "transformer_lens.", "TransformerBridge"
 _ADAPTED = "peft.", "BaseTunerLayer"
 """A layer that PEFT put round one of a model."""
+_PROMPTED = "peft.", "PeftModel"
 
 
 def is_a(thing: object, kind: tuple[str, str]) -> bool:
@@ -72,8 +73,14 @@ def not_a_model(thing: Any) -> InterpError:
         found = f"it is a wrapper around a {type(inner[1]).__name__} (.{inner[0]})"
         is_adapted = any(is_a(part, _ADAPTED) for part in inner[1].modules())
         fix = _MERGE if is_adapted else f"Give what is inside: `interp.load(given.{inner[0]})`."
+        if is_a(thing, _PROMPTED) and not is_adapted:
+            found += ", with an adapter that is no change of its weights: prompts or prefixes before every text"
+            fix += " That is the model without its adapter."
     return UsageError(asked=f"loading the {type(thing).__name__}", found=found, fix=fix)
 
+
+_ROUNDING = ("torch.ao.nn.", "torchao.", "optimum.quanto.")
+"""Where packages that quantise a model in memory have the kinds of its parts and weights."""
 
 _MERGE = (
     "Merge it: give what `PeftModel.merge_and_unload()` returns, or name base and adapter, "
@@ -86,13 +93,17 @@ def refuse_unreadable(module: PreTrainedModel) -> None:
     for name, part in module.named_modules():
         # those that accelerate brings in when they are needed have a hook
         own = {} if hasattr(part, "_hf_hook") else part._parameters
+        kinds = [type(part), *map(type, own.values())]
+        rounded = next((kind for kind in kinds if kind.__module__.startswith(_ROUNDING)), None)
         absent = [key for key, weight in own.items() if weight is not None and weight.is_meta]
         if is_a(part, _ADAPTED):
             found, fix = f"an adapter of PEFT lies in it ({name}): `W_Q` and others would be those of its base", _MERGE
-        elif type(part).__module__.startswith("torch.ao.nn."):
-            kind = type(part).__name__
-            found = f"PyTorch quantised it ({name}, {kind}): weights per head cannot be read from such parts"
-            fix = "Give the model before `quantize_dynamic`, which works on a copy unless you pass inplace=True."
+        elif rounded is not None:
+            package = rounded.__module__.partition(".")[0]
+            found = (
+                f"{package} quantised it ({name}, {rounded.__name__}): weights per head cannot be read from such parts"
+            )
+            fix = "Give the model as it was before `quantize_dynamic`, `quantize_` or `quantize`: keep a copy.deepcopy."
         elif absent:
             found = f"weights are on the device meta, without numbers ({name}.{absent[0]})"
             fix = "Read them: `from_pretrained(...)` outside of torch.device('meta'), or load it by its name."

@@ -257,7 +257,7 @@ def _wrap(module: PreTrainedModel, tokenizer: Tokenizer, allow_quantised: bool) 
     """A model in memory, nothing of it changed; its tokenizer is looked for where it was once loaded from."""
     config = module.config
     kind = type(module).__name__
-    refuse_unless_causal(kind, config, [kind])
+    refuse_unless_causal(kind, config, [each.__name__ for each in type(module).__mro__])
     refuse_unreadable(module)
     if not allow_quantised:
         refuse_quantised(f"the {kind} in memory", getattr(config, "quantization_config", None))

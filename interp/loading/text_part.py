@@ -21,8 +21,9 @@ def is_multimodal(config: PreTrainedConfig) -> bool:
 
 
 def _language_model(module: PreTrainedModel) -> torch.nn.Module:
-    blocks = family_of(module.config.get_text_config()).layers.partition(".")[2]
-    return next(part for part in module.get_decoder().modules() if hasattr(part, blocks))
+    inner = family_of(module.config.get_text_config()).layers.split(".")[1]
+    decoder = {id(part) for part in module.get_decoder().modules()}
+    return next(part for part in module.modules() if id(getattr(part, inner, None)) in decoder)
 
 
 def whole_class(config: PreTrainedConfig) -> Any:
@@ -43,8 +44,9 @@ def family_in(module: PreTrainedModel) -> Family:
         return family
     language = _language_model(module)
     inner = next(name for name, part in module.named_modules() if part is language)
-    layers, norm = (f"{inner}.{path.partition('.')[2]}" for path in (family.layers, family.final_norm))
-    family = replace(family, layers=layers, final_norm=norm)
+    own = {name: getattr(family, name) or "" for name in ("layers", "final_norm", "behind_norm")}
+    paths: dict[str, Any] = {name: f"{inner}.{path.partition('.')[2]}" for name, path in own.items() if path}
+    family = replace(family, **paths)
     head: Any = module.get_output_embeddings()
     if any(part is not module and getattr(part, "lm_head", None) is head for part in module.modules()):
         return family

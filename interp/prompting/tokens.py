@@ -150,6 +150,10 @@ def _refuse_long(read: Run, max_positions: int | None) -> None:
 
 def _refuse_outside(read: Run, model: Model) -> None:
     vocab_size, fix = model.info.vocab_size, "Use the ids of this model's own tokenizer."
+    outcomes = read.prompts.outcome_ids
+    if outcomes is not None and (outcomes.min() < 0 or outcomes.max() >= vocab_size):
+        found = f"they are {outcomes.min()} to {outcomes.max()}; the vocabulary's are 0 to {vocab_size - 1}"
+        raise PromptError(asked=f"outcome_ids of {read.prompts.name!r}", found=found, fix=fix)
     for i, one in enumerate(read.ids):
         if one.min() < 0 or one.max() >= vocab_size:
             worst = one.min() if one.min() < 0 else one.max()

@@ -146,7 +146,7 @@ def _read(folder: Path, content: CaptureFile) -> Capture:
         prompts=PromptSet(
             prompts=_prompts(folder / "prompts.parquet"),
             **vars(content.prompts),
-            **{name: exact.get(name) for name in ("posterior", "belief", "outcome_ids")},  # pyrefly: ignore[bad-argument-type]
+            **{name: exact.get(name) for name in ("posterior", "belief", "outcome_ids")},
         ),
         tables={
             at: Table(read_columns(folder / kept.file_of(at)), kept.units, kept.caption)

@@ -16,7 +16,8 @@ from interp.editing.editor import applied, refuse_applied, refuse_unknown_prompt
 from interp.edits import Edits, PatternsOf
 from interp.errors import UsageError
 from interp.formatting import html_table, text_table
-from interp.hooks.attention import cache_name, claimed
+from interp.hooks.attention import claimed
+from interp.hooks.own_attention import cache_name
 from interp.hooks.ropes import rope_scales, rotating_afresh
 from interp.loading.load import with_donors
 from interp.model import Model

@@ -130,8 +130,8 @@ def _applying(model: Model) -> tuple["_Entry", ...]:
     return tuple(entry for entry in _CHECKS if has[entry[3]])
 
 
-_FAILURES = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
-"""What Python and PyTorch raise where parts of a model do not fit together."""
+_FAILURES = (ArithmeticError, AttributeError, ImportError, LookupError, RuntimeError, TypeError, ValueError)
+"""What Python and PyTorch raise where parts of a model do not fit together, or a kernel is not there."""
 
 _FIX = (
     "Nothing captured from it could be trusted, so it is refused. If you changed the model, its configuration has to "

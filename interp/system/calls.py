@@ -27,7 +27,7 @@ def refuse_misfit(of: str, taken: Signature, given: Sequence[Any], keywords: Map
     except TypeError as error:
         positional = [name for name, each in taken.parameters.items() if each.kind is each.POSITIONAL_OR_KEYWORD]
         named = [name for name in taken.parameters if name not in positional]
-        fix = f"By position: {', '.join(positional)}; by name: {', '.join(named)}."
+        fix = f"By position: {', '.join(positional)}{'; by name: ' if named else ''}{', '.join(named)}."
         raise UsageError(asked=of, found=str(error), fix=fix) from error
 
 

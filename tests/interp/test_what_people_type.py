@@ -239,7 +239,7 @@ def test_a_need_of_some_layers_keeps_these_alone_in_a_file_too(tmp_path, tunnel)
     found = interp.collect(tunnel, prompts, [some, every, Need("resid", layers=-1), Need("W_Q", layers=[1])])
     np.testing.assert_array_equal(found[some], found[every][[2, 0]])
     assert found["resid"].shape[0] == 1 and found["W_Q"].shape[0] == 1 and "next_entropy_bits" in found.rows
-    with pytest.raises(ValueError, match="no layers"):
+    with pytest.raises(UsageError, match="no layers"):
         Need("next_log_prob", layers=[0])
     found = interp.collect(tunnel, interp.sampled_prompts(tunnel.task, 4), [Need("v", layers=[1]), Need("v")])
     again = interp.open_capture(found.save(tmp_path / "capture"))
@@ -302,3 +302,59 @@ def test_calls_with_unknown_or_missing_arguments_are_answered():
                 function(*range(30))
     with pytest.raises(UsageError, match="missing a required argument: 'prompts'"):
         interp.collect(interp.load("tunnel:bijection-gpt-neox"))
+
+
+TEXT_COLUMNS = [interp.Prompt("a", columns={"k": 1})]
+MISUSED = {
+    "positions of an output": (lambda: Need("next_log_prob", at="all"), "at scored positions alone, and not at 'all'"),
+    "positions of weights": (lambda: Need("W_Q", at="all"), "neither positions nor a reduction"),
+    "positions without a follower": (lambda: Need("next_loss"), "a token follows, and not at 'scored'"),
+    "the mean of tunnel positions": (lambda: Need("v", interp.PromptMean(), at="tunnel"), "has no mean"),
+    "a reduction by name": (lambda: Need("v", "mean"), "its reduction is 'mean'"),
+    "the class of a reduction": (lambda: Need("v", interp.PromptMean), "its reduction is <class"),
+    "a position by number": (lambda: Need("v", at=3), "its positions are 3"),
+    "several sites": (lambda: Need(["v", "k"]), "there is no site of this name"),
+    "a keyword": (lambda: Need("v", position="all"), "keyword of Need 'position'"),
+    "no site": (lambda: Need(), "missing a required argument: 'site'"),
+    "an edit of several sites": (lambda: interp.RemoveAxis(layer=0, axis=np.eye(4)[0], site=["v"]), "cannot be edited"),
+    "no text": (lambda: interp.Prompt(), "either a text or token ids"),
+    "two texts in one": (lambda: interp.Prompt(["a", "b"]), "the text of a prompt"),
+    "columns without names": (lambda: interp.Prompt("a", columns=["k"]), "columns of a prompt"),
+    "several values in a column": (lambda: interp.Prompt("a", columns={"k": [1, 2]}), r"holds \[1, 2\]"),
+    "a missing value": (
+        lambda: interp.Prompt(token_ids=[1, 2], scored=[0, 1], scored_columns={"k": [1]}), "scored positions: 2"),
+    "scored positions of a text": (lambda: interp.Prompt("a b", scored=[0, 1]), "scored at its last token"),
+    "one text as prompts": (lambda: interp.PromptSet("x", "abc"), "its prompts are 'abc'"),
+    "a table as prompts": (lambda: interp.PromptSet("x", pd.DataFrame({"text": ["a"]})), "its prompts are"),
+    "token ids as prompts": (lambda: interp.PromptSet("x", [[1, 2]]), r"prompt 1 of 'x': it is \[1, 2\]"),
+    "no name": (lambda: interp.PromptSet(["a"]), "missing a required argument: 'prompts'"),
+    "units without columns": (lambda: interp.PromptSet("x", TEXT_COLUMNS, units=["k"]), r"its units are \['k'\]"),
+    "a posterior of other rows": (
+        lambda: interp.PromptSet("x", ["a"], posterior=np.ones((3, 2)) / 2, outcome_ids=[1, 2]), "scored positions: 1"),
+    "a posterior over nothing": (lambda: interp.PromptSet("x", ["a"], posterior=[[0.5, 0.5]]), "has 2 outcomes"),
+    "prompts that are not there": (lambda: interp.PromptSet("x", ["a"]).take([1]), r"they are \[1\]"),
+    "fractions of prompts": (lambda: interp.PromptSet("x", ["a", "b"]).take([0.7]), r"they are \[0.7\]"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", MISUSED)
+def test_what_a_constructor_cannot_take_is_refused_in_words(what):
+    make, told = MISUSED[what]
+    with pytest.raises(UsageError, match=told):
+        make()
+
+
+def test_every_prompt_of_a_generator_is_kept_and_a_mask_chooses_prompts():
+    made = interp.PromptSet("x", (each for each in ["a", "b", "c"]))
+    assert [each.text for each in made] == ["a", "b", "c"]
+    assert [each.text for each in made.take(np.array([True, False, True]))] == ["a", "c"]
+
+
+def test_outcomes_outside_the_vocabulary_and_what_is_no_listener_are_refused(tunnel):
+    posterior = {"posterior": [[0.5, 0.5]], "outcome_ids": [1, 2000]}
+    prompts = interp.PromptSet("x", [interp.Prompt(token_ids=[1, 2])], **posterior)
+    with pytest.raises(UsageError, match="outcome_ids of 'x': they are 1 to 2000"):
+        interp.collect(tunnel, prompts, ["outcome_log_prob"])
+    for given in ([], [interp.Listener], [print]):
+        with pytest.raises(UsageError, match="it was given"), interp.listening(tunnel, *given):
+            pass

@@ -15,7 +15,7 @@ from transformers import DynamicCache, MambaConfig, MambaForCausalLM, StaticCach
 import interp
 from interp.editing.edited_rows import positions_of_call
 from interp.errors import PromptError, UsageError
-from interp.hooks.attention import cache_name
+from interp.hooks.own_attention import cache_name
 from interp.need import Need
 from tests.interp.test_families import CONFIGS, FEW, tiny
 from tests.quick import quick

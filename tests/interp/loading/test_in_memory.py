@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 from torch import nn
-from transformers import TextGenerationPipeline
+from transformers import LlamaForCausalLM, TextGenerationPipeline
 
 import interp
 from interp.errors import InterpError, ModelError, UsageError
@@ -31,6 +31,13 @@ def adapted(module):
     peft = pytest.importorskip("peft", reason="the extra peft is not installed")
     with quiet_libraries():
         return peft.get_peft_model(module, peft.LoraConfig(target_modules=["q_proj"], r=2)).eval()
+
+
+def prompted(module):
+    peft = pytest.importorskip("peft", reason="the extra peft is not installed")
+    settings = peft.PromptTuningConfig(task_type="CAUSAL_LM", num_virtual_tokens=4)
+    with quiet_libraries():
+        return peft.get_peft_model(module, settings).eval()
 
 
 def pipeline(module):
@@ -56,6 +63,7 @@ WRAPPERS = {
     "a class": (type, "neither a name, nor a transformers model"),
     "a configuration": (lambda module: module.config, "neither a name, nor a transformers model"),
     "adapted": (adapted, r"around a LlamaForCausalLM.*merge_and_unload\(\).*adapter=folder"),
+    "prompted": (prompted, r"prompts or prefixes before every text.*given.base_model.*without its adapter"),
     "its weights": (lambda module: module.state_dict(), "neither a name, nor a transformers model"),
 }
 
@@ -90,12 +98,24 @@ def quantise(module):
         torch.ao.quantization.quantize_dynamic(module, {nn.Linear}, inplace=True)
 
 
+class RoundedWeight(nn.Parameter):
+    __module__ = "torchao.quantization"
+
+
+def round_weight(projection):
+    projection.weight.__class__ = RoundedWeight
+
+
 UNREADABLE = {
     "an adapter": (inject_adapter, "adapter of PEFT lies in it.*layers.0.self_attn.q_proj.*Merge"),
     "a layer on meta": (lambda module: module.model.layers[1].to("meta"), r"device meta.*layers\.1\..*from_pretrained"),
     "a quantised part": (
         lambda module: quantise(module.model.layers[2].mlp),
         r"quantised it .*layers\.2\.mlp.*before `",
+    ),
+    "a weight of torchao": (
+        lambda module: round_weight(module.model.layers[0].self_attn.q_proj),
+        r"torchao quantised it .*layers\.0\.self_attn\.q_proj, RoundedWeight.*before `",
     ),
 }
 
@@ -174,7 +194,12 @@ def test_what_the_owner_changed_is_the_reason_and_the_advice_helps(name):
     assert interp.load(module).checks
 
 
+def no_kernel(plain, *args, **keywords):
+    raise ImportError("no kernel of this name")
+
+
 BROKEN = {
+    "a kernel that is not there": patch(lambda m: m.model.layers[0].self_attn, no_kernel),
     "a smaller embedding": lambda m: setattr(m.model, "embed_tokens", nn.Embedding(7, 48)),
     "a smaller projection": lambda m: setattr(m.model.layers[0].self_attn, "q_proj", nn.Linear(48, 5, bias=False)),
     "a layer less": lambda m: m.model.layers.__delitem__(1),
@@ -193,7 +218,12 @@ def test_parts_that_do_not_fit_together_are_refused(name):
         interp.load(module)
 
 
+class MyOwn(LlamaForCausalLM):
+    """A class of one's own, which predicts as the one it is made of."""
+
+
 READABLE = {
+    "a class of one's own": lambda m: setattr(m, "__class__", MyOwn),
     "a harmless hook": lambda m: m.model.layers[1].register_forward_hook(lambda part, args, out: None),
     "a layer removed": lambda m: (m.model.layers.pop(1), setattr(m.config, "num_hidden_layers", 2)),
     "a part of one's own": lambda m: setattr(m.model.layers[1], "mlp", nn.Sequential(nn.Linear(48, 48), nn.Tanh())),

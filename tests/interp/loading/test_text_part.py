@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 import torch
+import transformers as hf
 
 import interp
 from interp.errors import ModelError
@@ -70,6 +71,23 @@ def test_an_edit_acts_on_the_whole_model_in_memory_and_leaves_it_as_it_was(saved
     with interp.applied(model, interp.AttentionOff(layer=model.info.layers_with_attention[0])):
         assert (logits(whole, TEXT) - before).abs().max() > 1e-3
     assert torch.equal(logits(whole, TEXT), before)
+
+
+@pytest.mark.parametrize("kind", ["Blip2", "InstructBlip"])
+def test_a_model_that_reads_no_text_without_an_image_is_refused(kind):
+    sizes = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
+    text = {**sizes, "model_type": "opt", "vocab_size": VOCAB, "ffn_dim": 16, "word_embed_proj_dim": 16}
+    seen = {**sizes, "image_size": 28, "patch_size": 14}
+    config = getattr(hf, f"{kind}Config")(
+        text_config=text, vision_config=seen, qformer_config={**sizes, "encoder_hidden_size": 16}
+    )
+    with pytest.raises(ModelError, match=r"it cannot read a few tokens: .*pixel_values"):
+        interp.load(getattr(hf, f"{kind}ForConditionalGeneration")(config).eval())
+
+
+def test_layers_of_cross_attention_that_a_shorter_model_does_not_have_are_not_counted():
+    whole = tiny_multimodal("mllama", cross_attention_layers=[1, 3, 8])
+    assert interp.load(whole).info.n_layers == 3
 
 
 def test_models_without_a_text_part_to_be_read_are_refused(tmp_path):
