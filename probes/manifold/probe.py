@@ -221,8 +221,8 @@ class Manifold(Probe):
     def _best_layers(self, pool: Cloud, first: FirstAxis) -> dict[str, Estimates]:
         """The order of PC1 at the layer that is best on one half of the prompts, judged on the other half."""
         name = f"best_layer_{pool.target.prefix}"
-        orders = Resampled.of(pool, self.n_permutations, 1, self.seed).orders
-        best = best_layer(first.coordinates, pool.sought, pool, orders, self.seed)
+        resampled = Resampled.of(pool, self.n_permutations, 1, self.seed)
+        best = best_layer(first.coordinates, pool.sought, pool, resampled, self.seed)
         within = WithinToken.of(pool, first.coordinates).best_layer(self.n_permutations, self.seed)
         best = replace(best, about={**best.about, **too_few(pool.n_units, FEW_HALVED)})
         asked = {"": (best, self._correlation, partial(_rho, pool)),

@@ -7,7 +7,7 @@ from jaxtyping import Float, Int, Num, Shaped
 
 from interp.statistics.correlation import rank_test, ranks_within, resampled_rank_correlations, unit_length, unit_ranks
 from interp.statistics.estimates import Estimates
-from interp.statistics.intervals import FISHER
+from interp.statistics.intervals import FISHER, maximum_statistic_p
 from interp.statistics.resampling import bootstrap_weights, shuffles, split_rows
 
 from .cloud import Cloud
@@ -17,10 +17,14 @@ from .sample_sizes import FEW_FITTED, MIN_CLOUD, MIN_HALVES
 
 @dataclass(frozen=True)
 class Resampled:
-    """The permutations and bootstrap weights of a cloud's rows, the same for all layers and statistics."""
+    """The permutations and bootstrap weights of a cloud's rows, the same for all layers and statistics.
+
+    `ranked`: the ranks under every permutation, where they are more than the same ones in another order.
+    """
 
     orders: Int[np.ndarray, "permutation row"]
     weights: Num[np.ndarray, "resample row"]
+    ranked: Float[np.ndarray, "permutation row"] | None = None
 
     @classmethod
     def of(cls, cloud: Cloud, n_permutations: int, n_bootstrap: int, seed: int) -> "Resampled":
@@ -41,6 +45,9 @@ def correlation_estimates(
     """
     variable = np.asarray(cloud.rows[column], dtype=np.float64)
     tested = rank_test(coordinates, variable, resampled.orders)
+    if resampled.ranked is not None:
+        permuted = np.abs(resampled.ranked @ unit_ranks(coordinates).T)
+        tested = replace(tested, permuted=permuted, p=maximum_statistic_p(np.abs(tested.rho), permuted))
     replicates = resampled_rank_correlations(coordinates, variable, resampled.weights)
     turned = np.copysign(1.0, tested.rho)[:, None] * replicates
     words = cloud.slots | {"among": f"between {cloud.resampled}s"}
@@ -61,10 +68,14 @@ def within_groups(
 
 @dataclass(frozen=True)
 class WithinToken:
-    """Coordinates and entropies of the rows whose last token recurs, as ranks within that token."""
+    """Coordinates and entropies of the rows whose last token recurs, as ranks within that token.
+
+    `values`: what the entropies were before they were ranked.
+    """
 
     coordinates: Float[np.ndarray, "layer row"]
     cloud: Cloud
+    values: Float[np.ndarray, " row"]
     enough: int | None
 
     @classmethod
@@ -74,24 +85,32 @@ class WithinToken:
         few = FEW_FITTED * cloud.n_units
         enough = -(-few // mine.n_units) if 0 < mine.n_units < FEW_FITTED else None
         residual, ranked = within_groups(coordinates[:, again], mine.target.name, mine, mine.rows["token"])
-        return cls(residual, ranked, enough)
+        return cls(residual, ranked, mine.sought, enough)
 
     def estimates(self, n_permutations: int, n_bootstrap: int, seed: int) -> Estimates:
         """`correlation_estimates` of the ranks; exchanged within tokens, of sequences whole ones."""
         if self.cloud.n_units < MIN_CLOUD:
             return self._undefined(len(self.coordinates))
-        orders = self._orders(n_permutations, seed)
-        resampled = replace(Resampled.of(self.cloud, 1, n_bootstrap, seed), orders=orders)
+        resampled = self._resampled(n_permutations, n_bootstrap, seed)
         return self._counted(correlation_estimates(self.coordinates, self.cloud.target.name, self.cloud, resampled))
 
     def best_layer(self, n_permutations: int, seed: int) -> Estimates:
         if self.cloud.n_units < MIN_CLOUD:
             return self._undefined(1)
-        orders = self._orders(n_permutations, seed)
-        return self._counted(best_layer(self.coordinates, self.cloud.sought, self.cloud, orders, seed))
+        resampled = self._resampled(n_permutations, 1, seed)
+        return self._counted(best_layer(self.coordinates, self.cloud.sought, self.cloud, resampled, seed))
 
-    def _orders(self, n: int, seed: int) -> Int[np.ndarray, "permutation row"]:
-        return cloud_permutations(self.cloud, self.cloud.rows["token"], n, np.random.default_rng([seed, 7]))
+    def _resampled(self, n_permutations: int, n_bootstrap: int, seed: int) -> Resampled:
+        """Clusters of prompts exchange their values, which are then ranked within tokens.
+
+        Ranks of a cluster that shares no token with another are all alike: exchanged as they are, they would stand
+        where the coordinates are not, and the null would be too narrow.
+        """
+        tokens, rng = self.cloud.rows["token"], np.random.default_rng([seed, 7])
+        orders, ranked = cloud_permutations(self.cloud, tokens, n_permutations, rng), None
+        if self.cloud.clusters is not None:
+            ranked = unit_ranks(np.array([ranks_within(self.values[order], tokens) for order in orders]))
+        return replace(Resampled.of(self.cloud, 1, n_bootstrap, seed), orders=orders, ranked=ranked)
 
     def _undefined(self, n: int) -> Estimates:
         why = f"fewer than {MIN_CLOUD} {self.cloud.unit}s share their last token with another one"
@@ -105,7 +124,7 @@ class WithinToken:
 
 def best_layer(
     coordinates: Float[np.ndarray, "layer row"], variable: Float[np.ndarray, " row"], cloud: Cloud,
-    orders: Int[np.ndarray, "permutation row"], seed: int,
+    resampled: Resampled, seed: int,
 ) -> Estimates:  # fmt: skip
     """ρ at the layer of the largest |ρ| on one half of the prompts, judged on the other, with its sign there.
 
@@ -113,7 +132,8 @@ def best_layer(
     correction.
     """
     x, y = unit_ranks(coordinates), unit_ranks(variable[None])[0]
-    together = np.vstack([y[None], y[orders]])  # [1 + permutation, row]
+    exchanged = y[resampled.orders] if resampled.ranked is None else resampled.ranked
+    together = np.vstack([y[None], exchanged])  # [1 + permutation, row]
     rng = np.random.default_rng([seed, 8])
     found, chosen = [], []
     for _ in range(N_HALF_SPLITS if cloud.n_units >= MIN_HALVES else 0):
