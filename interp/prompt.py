@@ -27,13 +27,14 @@ class Clusters:
 
     `code` numbers the cluster of every prompt; `by` says in words what put them together. Where wording was looked at,
     `code_at` holds the clusters that it makes at each threshold that was tried, and `examples` some of the largest, in
-    words.
+    words. `crossed` says where what is sought goes by another column than they do.
     """
 
     code: np.ndarray
     by: str
     code_at: Mapping[float, np.ndarray] = field(default_factory=dict)
     examples: tuple[str, ...] = ()
+    crossed: str = ""
 
     @property
     def n(self) -> int:

@@ -77,6 +77,35 @@ def _short(text: str) -> str:
     return text if len(text) <= _SHOWN else f"{text[: _SHOWN // 2].rstrip()} … {text[-_SHOWN // 2 :].lstrip()}"
 
 
+def with_targets(prompts: PromptSet, targets: Sequence[str]) -> PromptSet:
+    """The same prompts, told where a target goes by another column than the clusters do.
+
+    It then has one value for each value of that column, whose prompts are not in one cluster. A column of fewer than
+    `_LEAST` values is none: it may be an amount, or name the values of the target.
+    """
+    clusters, known = prompts.clusters, prompts.prompts[0].columns
+    assert clusters is not None
+    code = {name: in_order(np.array([str(prompt.columns[name]) for prompt in prompts])) for name in known}
+    for target in (each if each in known else each.partition("=")[0] for each in targets):
+        others = known.keys() - {target} if target in known else ()
+        named = {name: int(code[name].max()) + 1 for name in others if not isinstance(known[name], float)}
+        named = {name: n for name, n in named.items() if _LEAST <= n <= len(prompts) / 2}
+        named = {name: n for name, n in named.items() if _n_pairs(code[name], code[target]) == n}
+        named = {name: n for name, n in named.items() if _n_pairs(code[name], clusters.code) > n}
+        if named:
+            name = max(named, key=lambda name: named[name])
+            said = (
+                f"“{target}” has one value for each “{name}”, and prompts of one “{name}” are not in one cluster: if "
+                f"they are alike, intervals and p are too good. `--cluster {name}` goes by this column."
+            )
+            return replace(prompts, clusters=replace(clusters, crossed=said))
+    return prompts
+
+
+def _n_pairs(one: np.ndarray, other: np.ndarray) -> int:
+    return len({*zip(one.tolist(), other.tolist(), strict=True)})
+
+
 def described(prompts: PromptSet) -> dict[str, Any]:
     """The clusters as a record keeps them; `caution` is for whoever reads no more than the numbers."""
     clusters, notes = prompts.clusters, notes_of(prompts)
@@ -85,7 +114,7 @@ def described(prompts: PromptSet) -> dict[str, Any]:
     return {
         "n": clusters.n, "n_effective": round(clusters.n_effective, 1), "by": clusters.by,
         "n_at": {f"{threshold:g}": n for threshold, n in clusters.n_at.items()}, "examples": list(clusters.examples),
-        "caution": " ".join(notes[:n_told]),
+        "caution": " ".join([*notes[:n_told], clusters.crossed]).strip(),
     }  # fmt: skip
 
 
@@ -100,8 +129,9 @@ def notes_of(prompts: PromptSet) -> tuple[str, ...]:
             f"Each of the {counted(n, prompts.unit)} counts by itself, as asked; by shared wording they are "
             f"{counted(n_found, 'cluster')}, and intervals and p are too good if prompts of one are alike.",
         )
+    crossed = (clusters.crossed,) * bool(clusters.crossed)
     if not clusters.n_at or not (counting or _are_unsure(clusters)):
-        return counting
+        return counting + crossed
     quarter, _, whole = clusters.n_at.values()
     examples = "".join(f" The largest: {example}." for example in clusters.examples[:1])
     return (
@@ -110,9 +140,11 @@ def notes_of(prompts: PromptSet) -> tuple[str, ...]:
         f"quarter the clusters would be {quarter:,}, at all of them {whole:,}.{examples} With fewer templates or "
         f"documents than clusters, intervals and p are too good: `--cluster COLUMN` goes by a column, and `--cluster "
         f"{NONE}` takes each prompt by itself.",
+        *crossed,
     )
 
 
+_LEAST = 6
 _FAR_FEWER = 2
 """Prompts a cluster, or clusters by half of the wording for one by a quarter, from which on every reader is told."""
 

@@ -13,7 +13,7 @@ from interp.model import Model
 from interp.options import RunOptions
 from interp.probe import Probe
 from interp.prompt import PromptSet, Run
-from interp.prompting.clusters import described, notes_of, with_clusters
+from interp.prompting.clusters import described, notes_of, with_clusters, with_targets
 from interp.prompting.files import refuse_column, resolve_prompts
 from interp.prompting.tokens import as_tokens
 from interp.prompting.tunnel_sequences import COPIED, N_SEQUENCES, copied_prompts, sampled_prompts
@@ -67,7 +67,8 @@ def pools_for(
             probe.refuse(pool)
         needs = [need for probe in served for need in probe.needs]
         read = as_tokens(model, pool, needs, options.window, options.bos)
-        pool = with_clusters(pool, read.ids)
+        targets = [str(probe.parameters().get("target")) for probe in served]
+        pool = with_targets(with_clusters(pool, read.ids), targets)
         _refuse_few(pool, served)
         notes = (*read.notes, *notes_of(pool))
         if absent := ", ".join(probe.name for probe in mine if probe not in served):

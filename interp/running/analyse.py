@@ -9,6 +9,7 @@ from typing import Any
 from interp.capture import Capture
 from interp.errors import UsageError
 from interp.probe import Probe
+from interp.prompting.clusters import described, with_targets
 from interp.prompting.pools import draw, refuse_without_posterior
 from interp.records.record import RunRecord, written
 from interp.running.attention_alone import analysed, reads_attention_alone
@@ -73,6 +74,8 @@ def analyse(
     pool, provenance = capture.prompts, dict(capture.provenance)
     checks = provenance.pop("selfcheck", "not known")
     parameters = {probe.name: probe.parameters() for probe in chosen}
+    asked = [str(of_probe.get("target")) for of_probe in parameters.values()]
+    told = {} if pool.clusters is None else {"clusters": described(with_targets(pool, asked))}
     spec = {
         "capture_of": capture.model.name, "probes": parameters, "prompts": pool.name, "prompts_hash": pool.content_hash,
         "per_quintile": per_quintile, "seed": capture.seed, "edits": provenance.pop("edits", []), **provenance,
@@ -83,7 +86,7 @@ def analyse(
         spec_hash=digest_of(spec),
         model=asdict(capture.model) | ({} if is_checked else {"selfcheck": str(checks)}),
         prompts={"name": pool.name, "source": pool.source, "unit": pool.unit, "n": len(pool),
-                 "hash": pool.content_hash, "draw": drawn, "seed": pool.seed},
+                 "hash": pool.content_hash, "draw": drawn, "seed": pool.seed, **told},
         selfcheck=tuple(checks) if is_checked else (),
         timings={"analyses": round(time.monotonic() - began, 4)},
         findings=findings,

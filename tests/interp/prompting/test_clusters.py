@@ -8,7 +8,7 @@ import pytest
 import interp
 from interp.errors import PromptError
 from interp.prompt import Clusters, Prompt, PromptSet
-from interp.prompting.clusters import described, notes_of, with_clusters
+from interp.prompting.clusters import described, notes_of, with_clusters, with_targets
 from interp.prompting.pools import most_drawn
 from interp.registry import load_entry
 
@@ -119,6 +119,45 @@ def test_parts_count_their_own_clusters() -> None:
     assert notes_of(found)[0].startswith("12 prompts in 2 clusters, by shared wording")
     assert notes_of(found.take([0, 1]))[0].startswith("2 prompts in 1 cluster, by shared wording")
     assert all("such as" not in note for note in notes_of(found)), "an example may be of the others"
+
+
+PAIR = [i % 12 for i in range(24)]
+COLUMNS = {
+    "pair": [f"p{pair}" for pair in PAIR], "size": [5 * pair % 12 for pair in PAIR], "side": [i % 2 for i in PAIR],
+    "name_of_side": [f"s{i % 2}" for i in PAIR], "own": [*range(24)], "frame": [i // 6 for i in range(24)],
+    "quarter": [pair // 3 for pair in PAIR],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("cluster", "target", "is_told"),
+    [
+        ("none", "size", True),  # texts of one pair count by themselves
+        ("frame", "size=5", True),  # pairs are in several frames
+        ("pair", "size", False),
+        ("quarter", "size", False),  # a pair is in one quarter
+        ("none", "own", False),
+        ("none", "next_entropy_bits", False),
+    ],
+)
+def test_a_target_that_goes_by_another_column_than_the_clusters_is_told(cluster, target, is_told) -> None:
+    found = with_targets(clustered(replace(prompts(**COLUMNS), cluster=cluster)), ["None", target])
+    said = "has one value for each “pair”, and prompts of one “pair” are not in one cluster"
+    assert (said in described(found)["caution"]) == (said in " ".join(notes_of(found))) == is_told
+
+
+def test_a_column_that_names_the_few_values_of_a_target_is_no_clustering() -> None:
+    few = {name: COLUMNS[name] for name in ("side", "name_of_side")}
+    given = clustered(replace(prompts(**few), cluster="none"))
+    assert with_targets(given, ["side"]) is given
+
+
+def test_a_run_and_an_analysis_tell_that_their_target_goes_by_another_column(tiny_text_model) -> None:
+    given, asked = replace(prompts(**COLUMNS), cluster="none"), {"manifold": {"target": "size"}}
+    record = interp.run(tiny_text_model, probes="manifold", prompts=given, settings=asked, out=None, quiet=True)
+    capture = interp.collect(tiny_text_model, given, ["v"])
+    for found in (record, interp.analyse(capture, "manifold", settings=asked)):
+        assert any("`--cluster pair` goes by this column" in caution for caution in found.cautions)
 
 
 def test_clusters_that_need_no_word_and_a_column_that_is_not_there() -> None:
