@@ -95,16 +95,16 @@ def _refuse_few(prompts: PromptSet, probes: Sequence[Probe]) -> None:
     """Raise `PromptError` where a probe of activations needs more clusters of prompts than there are."""
     clusters, n = prompts.clusters, len(prompts)
     assert clusters is not None
+    unit, fix = (
+        (prompts.unit, "Give") if clusters.n == n else ("cluster", "Name another column with --cluster, or give")
+    )
     for probe in probes:
         if clusters.n < probe.least_clusters and any(need.described.source != "weights" for need in probe.needs):
-            is_alone = clusters.n == n
             raise PromptError(
                 asked=f"{probe.name} on {of_clusters(n, prompts.unit, clusters.n, clusters.by)}",
-                found=f"it needs at least {probe.least_clusters} {prompts.unit if is_alone else 'cluster'}s",
-                fix="Give more (--n-pool); the statistics want two hundred or more." if is_alone else
-                "Give prompts of more templates or documents, name another column with --cluster COLUMN, or take each "
-                "prompt by itself with --cluster none.",
-            )  # fmt: skip
+                found=f"it needs at least {probe.least_clusters} {unit}s",
+                fix=f"{fix} more prompts (--n-pool); the statistics want two hundred {unit}s or more.",
+            )
 
 
 def _lacks_posterior(prompts: PromptSet, probe: Probe) -> bool:
