@@ -220,6 +220,9 @@ class Probe(Question):
     """The prompt set that a language model is read on where the user names none; None is the default of all runs."""
     needs_posterior: ClassVar[bool] = False
     """Whether prompts without an exact posterior are refused, before anything is read."""
+    least_clusters: ClassVar[int] = 1
+    """Clusters of prompts (or prompts, if each stands by itself) that it needs; fewer are refused before a model reads
+    them."""
     on_drawn: ClassVar[bool] = False
     """Whether it reads `Capture.drawn` alone: where few prompts are drawn, the others are not read for it."""
     follows_checkpoints: ClassVar[bool] = False

@@ -78,32 +78,24 @@ def _short(text: str) -> str:
 
 
 def with_targets(prompts: PromptSet, targets: Sequence[str]) -> PromptSet:
-    """The same prompts, told where a target goes by another column than the clusters do.
+    """The same prompts, told where a target has one value for each value of a column that is not within clusters.
 
-    It then has one value for each value of that column, whose prompts are not in one cluster. A column of fewer than
-    `_LEAST` values is none: it may be an amount, or name the values of the target.
+    Of several such columns that with most values. One of fewer than `_LEAST` may be an amount, or name the target's.
     """
     clusters, known = prompts.clusters, prompts.prompts[0].columns
     assert clusters is not None
     code = {name: in_order(np.array([str(prompt.columns[name]) for prompt in prompts])) for name in known}
+    n_values = {name: int(code[name].max()) + 1 for name, value in known.items() if not isinstance(value, float)}
     for target in (each if each in known else each.partition("=")[0] for each in targets):
-        others = known.keys() - {target} if target in known else ()
-        named = {name: int(code[name].max()) + 1 for name in others if not isinstance(known[name], float)}
-        named = {name: n for name, n in named.items() if _LEAST <= n <= len(prompts) / 2}
-        named = {name: n for name, n in named.items() if _n_pairs(code[name], code[target]) == n}
-        named = {name: n for name, n in named.items() if _n_pairs(code[name], clusters.code) > n}
-        if named:
-            name = max(named, key=lambda name: named[name])
-            said = (
-                f"“{target}” has one value for each “{name}”, and prompts of one “{name}” are not in one cluster: if "
-                f"they are alike, intervals and p are too good. `--cluster {name}` goes by this column."
-            )
-            return replace(prompts, clusters=replace(clusters, crossed=said))
+        for name in sorted(n_values.keys() - {target}, key=lambda name: -n_values[name]) if target in known else ():
+            n, pairs = n_values[name], [{*zip(code[name], of, strict=True)} for of in (code[target], clusters.code)]
+            if _LEAST <= n <= len(prompts) / 2 and len(pairs[0]) == n < len(pairs[1]):
+                said = (
+                    f"“{target}” has one value for each “{name}”, and prompts of one “{name}” are not in one cluster: "
+                    f"if they are alike, intervals and p are too good. `--cluster {name}` goes by this column."
+                )
+                return replace(prompts, clusters=replace(clusters, crossed=said))
     return prompts
-
-
-def _n_pairs(one: np.ndarray, other: np.ndarray) -> int:
-    return len({*zip(one.tolist(), other.tolist(), strict=True)})
 
 
 def described(prompts: PromptSet) -> dict[str, Any]:

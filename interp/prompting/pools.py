@@ -8,6 +8,7 @@ import numpy as np
 
 from interp.capture import Capture
 from interp.errors import PromptError, UsageError
+from interp.formatting import of_clusters
 from interp.model import Model
 from interp.options import RunOptions
 from interp.probe import Probe
@@ -68,6 +69,7 @@ def pools_for(
         read = as_tokens(model, pool, needs, options.window, options.bos)
         targets = [str(probe.parameters().get("target")) for probe in served]
         pool = with_targets(with_clusters(pool, read.ids), targets)
+        _refuse_few(pool, served)
         notes = (*read.notes, *notes_of(pool))
         if absent := ", ".join(probe.name for probe in mine if probe not in served):
             notes += (f"{absent} left out: these prompts have no exact posterior to compare the model with.",)
@@ -87,6 +89,22 @@ def refuse_without_posterior(prompts: PromptSet, probes: Sequence[Probe]) -> Non
         found="the model is compared with the exact posterior of every prompt, and these have none",
         fix=(f"Leave out --prompts (the set {own} is read then), or use" if own else "Use") + " a wind tunnel.",
     )
+
+
+def _refuse_few(prompts: PromptSet, probes: Sequence[Probe]) -> None:
+    """Raise `PromptError` where a probe of activations needs more clusters of prompts than there are."""
+    clusters, n = prompts.clusters, len(prompts)
+    assert clusters is not None
+    unit, fix = (
+        (prompts.unit, "Give") if clusters.n == n else ("cluster", "Name another column with --cluster, or give")
+    )
+    for probe in probes:
+        if clusters.n < probe.least_clusters and any(need.described.source != "weights" for need in probe.needs):
+            raise PromptError(
+                asked=f"{probe.name} on {of_clusters(n, prompts.unit, clusters.n, clusters.by)}",
+                found=f"it needs at least {probe.least_clusters} {unit}s",
+                fix=f"{fix} more prompts (--n-pool); the statistics want two hundred {unit}s or more.",
+            )
 
 
 def _lacks_posterior(prompts: PromptSet, probe: Probe) -> bool:

@@ -1,8 +1,8 @@
 """The code that a probe is: a short hash of its own modules and of those that it computes with.
 
 It follows imports from the module of the probe's class to modules of the same package (of ours: `interp.probes` and
-`interp.statistics`). Comments, docstrings, layout, texts of several words, import statements and what only draws
-figures do not change it.
+`interp.statistics`). Comments, docstrings, layout, texts of several words, import statements, what only draws figures
+and which sets are too small to read (`least_clusters`) do not change it.
 """
 
 import ast
@@ -117,4 +117,6 @@ def _is_left_out(part: ast.stmt) -> bool:
         return isinstance(part.value.value, str)
     if isinstance(part, ast.Import | ast.ImportFrom):
         return True
+    if isinstance(part, ast.AnnAssign):
+        return ast.unparse(part.target) == "least_clusters"
     return isinstance(part, ast.FunctionDef) and part.name == _FIGURES

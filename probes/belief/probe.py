@@ -94,6 +94,7 @@ class Belief(Probe):
     target: str | None = field(default=None, metadata=ADDED)
 
     name: ClassVar[str] = "belief"
+    least_clusters: ClassVar[int] = MIN_FOLDS
     quantities: ClassVar[Quantities] = QUANTITIES
     cost: ClassVar[AnalysisCost] = AnalysisCost(row_seconds=1.5e-4, n_fits=3 * 2 * (10 + 5))
     """Fits: at three sites, beyond position and not, of every pair of folds left out and of every fold."""

@@ -39,7 +39,7 @@ from interp.table import Table
 from ..measures.answers import N_CONDITIONS
 from ..measures.cloud import Cloud, n_places
 from ..measures.field_checks import refuse_too_few, refuse_unknown
-from ..measures.sample_sizes import FEW_FITTED
+from ..measures.sample_sizes import FEW_FITTED, MIN_HALVES
 from ..measures.target import NEXT_ENTROPY, Target
 from ..programs.swaps import STREAM, Directions, Swaps, is_swap, planned_swaps, program_findings, undefined_swap
 from .axis import Axis, Kind, Split, after_removal, fit_axes, held_out, refit_axes, saved
@@ -101,6 +101,7 @@ class Causal(Probe):
     target: str = field(default=NEXT_ENTROPY, metadata=ADDED)
 
     name: ClassVar[str] = "causal"
+    least_clusters: ClassVar[int] = MIN_HALVES
     quantities: ClassVar[Quantities] = QUANTITIES
     question: ClassVar[str] = "Does the model use the entropy axis: what changes downstream when it is removed?"
     sentences: ClassVar[tuple[Sentences, ...]] = (

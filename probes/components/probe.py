@@ -33,6 +33,7 @@ from interp.statistics.units import Units, clusters_of
 
 from ..measures.cloud import Cloud
 from ..measures.field_checks import refuse_too_few
+from ..measures.sample_sizes import MIN_CLOUD
 from .experts import ROUTED, experts
 from .figures import component_figures
 from .quantities import BLOCKS, N_DEPTHS, QUANTITIES, QUIET
@@ -69,6 +70,7 @@ class Components(Probe):
     experts: bool = field(default=False, metadata=ADDED)
 
     name: ClassVar[str] = "components"
+    least_clusters: ClassVar[int] = MIN_CLOUD
     quantities: ClassVar[Quantities] = QUANTITIES
     question: ClassVar[str] = "Which block writes the prediction, and does the residual stream refine it with depth?"
     sentences: ClassVar[tuple[Sentences, ...]] = (

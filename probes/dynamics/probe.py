@@ -37,6 +37,7 @@ from interp.statistics.units import Units
 
 from ..measures.cloud import refuse_layer
 from ..measures.field_checks import refuse_too_few
+from ..measures.sample_sizes import MIN_CLOUD
 from .exchange import exchange_numbers, exchange_table, unexchanged
 from .indices import indices, undefined_index
 from .quantities import QUANTITIES
@@ -66,6 +67,7 @@ class Dynamics(Probe):
     n_exchanged: int = 200
 
     name: ClassVar[str] = "dynamics"
+    least_clusters: ClassVar[int] = MIN_CLOUD
     quantities: ClassVar[Quantities] = QUANTITIES
     question: ClassVar[str] = "Does the frame of attention settle before precision does, over the training?"
     sentences: ClassVar[tuple[Sentences, ...]] = (

@@ -39,7 +39,7 @@ from ..measures.geometry import count_distinct, dimension_estimates, spectral_es
 from ..measures.halves import recurs
 from ..measures.layers import Scale
 from ..measures.maps import MAX_POINTS, cloud_axes, null_points_table, points_table, snippets
-from ..measures.sample_sizes import FEW_HALVED, FEW_POINTS
+from ..measures.sample_sizes import FEW_HALVED, FEW_POINTS, MIN_CLOUD
 from ..measures.target import EXACT_ENTROPY, NEXT_ENTROPY, Target
 from .domains import restriction
 from .quantities import QUANTITIES
@@ -85,6 +85,7 @@ class Manifold(Probe):
     target: str = field(default=NEXT_ENTROPY, metadata=ADDED)
 
     name: ClassVar[str] = "manifold"
+    least_clusters: ClassVar[int] = MIN_CLOUD
     quantities: ClassVar[Quantities] = QUANTITIES
     cost: ClassVar[AnalysisCost] = AnalysisCost(seconds=5.0)
     question: ClassVar[str] = (

@@ -37,7 +37,7 @@ from ..measures.key_cosines import (
     shuffled_columns,
 )
 from ..measures.profiles import Part
-from ..measures.sample_sizes import FEW_POINTS
+from ..measures.sample_sizes import FEW_POINTS, MIN_CLOUD
 from ..measures.token_cosines import TokenSets, no_token_sets, token_cosines
 from .matrices import head_matrix, token_matrix
 from .quantities import QUANTITIES
@@ -73,6 +73,7 @@ class Orthogonality(Probe):
     seed: int = 0
 
     name: ClassVar[str] = "orthogonality"
+    least_clusters: ClassVar[int] = MIN_CLOUD
     quantities: ClassVar[Quantities] = QUANTITIES
     question: ClassVar[str] = "Are keys closer to orthogonal than random directions of their dimension?"
     sentences: ClassVar[tuple[Sentences, ...]] = (

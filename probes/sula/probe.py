@@ -71,6 +71,7 @@ class Sula(Probe):
     seed: int = 0
 
     name: ClassVar[str] = "sula"
+    least_clusters: ClassVar[int] = MIN_HALVES
     question: ClassVar[str] = "Do answers and values follow the exact posterior as evidence accumulates?"
     own_prompts: ClassVar[str | None] = "sula"
     needs_posterior: ClassVar[bool] = True

@@ -37,7 +37,7 @@ from ..measures.field_checks import refuse_too_few, refuse_unknown
 from ..measures.halves import N_HALF_SPLITS, HalfSplit, cloud_permutations, half_splits_of, label_by_type, orders_within
 from ..measures.layers import Counted, Layer, at_same_layer, layer_columns, layers_of
 from ..measures.nuisances import nuisance_design
-from ..measures.sample_sizes import FEW_HALVED, FEW_HALVES, MIN_LEVEL
+from ..measures.sample_sizes import FEW_HALVED, FEW_HALVES, MIN_HALVES, MIN_LEVEL
 from ..measures.target import EXACT_ENTROPY, NEXT_ENTROPY, Target
 from .judgement import FEW_RECUR, FEW_TOGETHER, Judgement, axis_columns, predicted_by_nuisances
 from .quantities import ENDINGS, KEPT, PREVIOUS, QUANTITIES, WITHIN_CLUSTERS, WITHIN_TOKEN
@@ -66,6 +66,7 @@ class ValueAxis(Probe):
     target: str = field(default=NEXT_ENTROPY, metadata=ADDED)
 
     name: ClassVar[str] = "value_axis"
+    least_clusters: ClassVar[int] = MIN_HALVES
     quantities: ClassVar[Quantities] = QUANTITIES
     cost: ClassVar[AnalysisCost] = AnalysisCost(seconds=0.8, row_seconds=3.5e-4, n_fits=2 * N_HALF_SPLITS * 3)
     question: ClassVar[str] = (

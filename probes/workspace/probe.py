@@ -44,7 +44,7 @@ from ..measures.finite import finite
 from ..measures.half_forms import HalfForm
 from ..measures.halves import N_HALF_SPLITS, HalfSplit, half_splits_of
 from ..measures.layers import ScaledRows
-from ..measures.sample_sizes import FEW_HALVES
+from ..measures.sample_sizes import FEW_HALVES, MIN_HALVES
 from .space import Basis, Spectrum, shares
 
 STREAM, GRAM, EMBEDDING = Need("resid"), Need("readout_gram"), Need("outcome_embedding")
@@ -123,6 +123,7 @@ class Workspace(Probe):
     seed: int = 0
 
     name: ClassVar[str] = "workspace"
+    least_clusters: ClassVar[int] = MIN_HALVES
     quantities: ClassVar[Quantities] = QUANTITIES
     cost: ClassVar[AnalysisCost] = AnalysisCost(n_fits=11 * N_HALF_SPLITS)
     question: ClassVar[str] = "Is what the model infers held in the directions that its prediction depends on?"

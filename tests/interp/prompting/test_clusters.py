@@ -10,6 +10,7 @@ from interp.errors import PromptError
 from interp.prompt import Clusters, Prompt, PromptSet
 from interp.prompting.clusters import described, notes_of, with_clusters, with_targets
 from interp.prompting.pools import most_drawn
+from interp.registry import load_entry
 
 NAMES = ("Ann", "Tom", "Ben", "Lucy", "Max", "Sara")
 FRAMES = (
@@ -167,6 +168,31 @@ def test_clusters_that_need_no_word_and_a_column_that_is_not_there() -> None:
         clustered(replace(prompts(domain=["x"] * 24), cluster="author"))
     with pytest.raises(PromptError, match="by the column ''"):
         clustered(replace(prompts(domain=["x"] * 24), cluster=""))
+
+
+@pytest.mark.parametrize("probe", ["causal", "components", "manifold", "orthogonality", "value_axis"])
+def test_too_few_clusters_are_refused_before_a_model_reads_them(probe, tiny_text_model, monkeypatch) -> None:
+    least = load_entry("probe", probe).least_clusters
+    few = prompts(template=[f"t{i % (least - 1)}" for i in range(24)])
+
+    def read(*_, **__) -> None:
+        raise AssertionError("the model was read")
+
+    monkeypatch.setattr("interp.running.run.capture_edited", read)
+    asked = {"prompts": few, "out": None, "quiet": True}
+    with pytest.raises(PromptError, match=rf"24 prompts of {least - 1} templates[\s\S]*at least {least} clusters"):
+        interp.run(tiny_text_model, probes=probe, cluster="template", **asked)
+    with pytest.raises(PromptError, match=rf"at least {least} prompts[\s\S]*--n-pool"):
+        interp.run(tiny_text_model, probes=probe, **asked | {"prompts": few.take(range(least - 1))}, cluster="none")
+    with pytest.raises(AssertionError, match="was read"):
+        enough = prompts(template=[f"t{i % least}" for i in range(24)])
+        interp.run(tiny_text_model, probes=probe, cluster="template", **asked | {"prompts": enough})
+
+
+def test_a_probe_of_weights_alone_takes_any_prompts(tiny_text_model) -> None:
+    one = {"prompts": prompts(template=["t"] * 24), "cluster": "template", "out": None, "quiet": True}
+    asked = {"orthogonality": {"definition": "wk_columns"}}
+    assert interp.run(tiny_text_model, probes="orthogonality", settings=asked, **one)["orthogonality"].scalars
 
 
 def test_sequences_of_a_tunnel_stand_each_by_itself_and_rows_say_their_cluster(tunnel) -> None:

@@ -69,6 +69,8 @@ def test_what_computes_belongs_to_the_code_and_layout_does_not(hash_of):
     assert hash_of(helper=lambda text: text.replace("2 * x", "(2  *  x)")) == plain
     assert hash_of(figures="def draw(x): return 7") == plain
     assert hash_of(probe=lambda text: "import math\n" + text) == plain
+    assert hash_of(probe=lambda text: text + "\n    least_clusters: int = 4\n    least: int = 4\n") != plain
+    assert hash_of(probe=lambda text: text + "\n    least_clusters: int = 4\n") == plain
 
 
 def test_every_probe_has_a_hash_and_what_no_file_holds_has_none():
