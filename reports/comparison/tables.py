@@ -56,7 +56,7 @@ def _difference_rows(compared: Compared) -> Iterator[_Row]:
             theirs = _scalars(groups[against], key) if against else []
             value = estimate(mine)
             is_other = against is not None and compared.is_of_other_target(group, against, *key)
-            difference, verdict, method = (Estimate(math.nan), "", OTHER) if is_other else difference_of(theirs, mine)
+            difference, verdict, method = (_alone(math.nan), "", OTHER) if is_other else difference_of(theirs, mine)
             yield {
                 "group": group, "against": against or "", **_about(key, mine[0], compared), "n_runs": len(mine),
                 "value": value.value, "low": value.low, "high": value.high, **_null_of(mine),

@@ -44,8 +44,10 @@ def rebuild_command(
     for name in names or ():
         read_program(name)
     with tempfile.TemporaryDirectory() as folder:
-        python, script = python or sys.executable, str(Path(__file__).with_name("compiling.py"))
-        done = subprocess.run([python, script, folder, *(names or homes)], capture_output=True, text=True, check=False)
+        compiler, script = str(python or sys.executable), str(Path(__file__).with_name("compiling.py"))
+        done = subprocess.run(
+            [compiler, script, folder, *(names or homes)], capture_output=True, text=True, check=False
+        )
         others = [
             f"{name}/{path.name}"
             for name in names or homes
@@ -53,7 +55,7 @@ def rebuild_command(
             if path.read_bytes() != (homes[name] / path.name).read_bytes()
         ]
     if done.returncode:
-        found = f"{python} could not: {(done.stderr.strip().splitlines() or ['no message'])[-1]}"
+        found = f"{compiler} could not: {(done.stderr.strip().splitlines() or ['no message'])[-1]}"
         fix = "Install Tracr (`pip install 'interp[programs]'`), or name another Python with --python."
     elif others:
         found = f"other bytes than those shipped: {', '.join(others)}"
