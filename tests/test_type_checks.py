@@ -31,5 +31,5 @@ def test_arguments_shapes_and_results_are_checked(monkeypatch):
 
 
 def test_the_checks_can_be_switched_off(without_type_checks):
-    assert Need("v", at=["a list"]).at == ["a list"]
+    assert Need("v", layers=[0]).layers == (0,)
     assert entropy_bits(np.array([[1, 0]])) == [0]

@@ -88,7 +88,7 @@ def test_the_page_of_a_certificate_without_any_p_counts_no_simulations(tmp_path,
     record = interp.certify(HERE, scale="smoke", out=tmp_path)
     assert row_of(record)["word"] == "no p" and row_of(record)["n_null"] == 0
     page = record.page.read_text()
-    assert "none of its numbers is counted in simulations" in page
+    assert "none of its numbers is tested in simulations" in page
     assert "0 simulations" not in page and "By kind of simulation" not in page
 
 

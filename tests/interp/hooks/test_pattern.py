@@ -209,7 +209,7 @@ def test_whole_rows_and_tunnel_positions_are_kept_for_tunnels_alone():
     assert plain[needs[0]].shape == (3, 2, 4, 0)
     assert plain[needs[1]].shape == (3, 0, 4, 12) and plain[needs[2]].shape == (3, 0, 4)
     prompts, ids = token_prompts([6, 4])
-    tunnel = capture(model, replace(prompts, posterior=np.ones((2, 1))), ids, needs)
+    tunnel = capture(model, replace(prompts, posterior=np.ones((2, 1)), outcome_ids=np.array([1])), ids, needs)
     rows = np.exp2(tunnel[needs[0]].astype(np.float64))
     assert rows.shape == (3, 2, 4, 6)
     assert np.nansum(rows, axis=-1) == pytest.approx(1, abs=1e-5)

@@ -93,7 +93,7 @@ def test_a_column_of_texts_is_named_of_the_file_and_not_of_the_prompts_in_it(tmp
     (table := tmp_path / "texts.csv").write_text("".join(["question,kind\n", *(f"text {i},a\n" for i in range(6))]))
     (tmp_path / "config.json").write_text((tiny_folders["llama"] / "config.json").read_text())
     for folder in (tiny_folders["llama"], tmp_path):  # with a tokenizer, and without
-        found = untimed("manifold", model=str(folder), prompts=str(table), text_column="question", n_pool=5)
+        found = untimed("attention_entropy", model=str(folder), prompts=str(table), text_column="question", n_pool=5)
         assert [step.n_prompts for step in found.steps] == [5]
 
 
