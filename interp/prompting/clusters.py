@@ -84,10 +84,14 @@ def with_targets(prompts: PromptSet, targets: Sequence[str]) -> PromptSet:
     """
     clusters, known = prompts.clusters, prompts.prompts[0].columns
     assert clusters is not None
+    named = (each if each in known else each.partition("=")[0] for each in targets)
+    sought = [name for name in named if name in known]
+    if not sought:
+        return prompts
     code = {name: in_order(np.array([str(prompt.columns[name]) for prompt in prompts])) for name in known}
     n_values = {name: int(code[name].max()) + 1 for name, value in known.items() if not isinstance(value, float)}
-    for target in (each if each in known else each.partition("=")[0] for each in targets):
-        for name in sorted(n_values.keys() - {target}, key=lambda name: -n_values[name]) if target in known else ():
+    for target in sought:
+        for name in sorted(n_values.keys() - {target}, key=lambda name: -n_values[name]):
             n, pairs = n_values[name], [{*zip(code[name], of, strict=True)} for of in (code[target], clusters.code)]
             if _LEAST <= n <= len(prompts) / 2 and len(pairs[0]) == n < len(pairs[1]):
                 said = (
