@@ -65,7 +65,7 @@ def themed(figure: Figure, theme: Literal["light", "dark"]) -> "go.Figure":
         "margin": {"t": 90},
     }  # fmt: skip
     shown = go.Figure(recoloured(drawn, scheme))
-    if not any(map(_has_points, [*data, *(t for f in frames for t in f["data"])])):
+    if not any(map(_has_points, _in_all(data, frames))):
         shown.add_annotation(text=EMPTY, showarrow=False, xref="paper", yref="paper", x=0.5, y=0.5)
     return shown
 
@@ -77,7 +77,7 @@ _COORDINATES = ("x", "y", "z", "a", "b", "c", "values")
 def undrawable(figure: "go.Figure") -> str | None:
     """Why the page cannot draw a figure, in words; None where it can."""
     data, frames = _traces(figure)
-    traces = [*data, *(t for f in frames for t in f["data"])]
+    traces = _in_all(data, frames)
     foreign = sorted({str(trace.get("type", "scatter")) for trace in traces} - TRACE_TYPES)
     if foreign:
         return f"It holds traces of the kind {', '.join(foreign)}; the page draws {', '.join(sorted(TRACE_TYPES))}."
@@ -113,6 +113,11 @@ def _traces(figure: "go.Figure") -> tuple[list[dict[str, Any]], list[dict[str, A
     frames: Any = figure.frames
     plain = [frame.to_plotly_json() for frame in frames]
     return [trace.to_plotly_json() for trace in data], [{**f, "data": list(f.get("data", ()))} for f in plain]
+
+
+def _in_all(data: list[dict[str, Any]], frames: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The traces of a figure and of all its frames."""
+    return [*data, *(trace for frame in frames for trace in frame["data"])]
 
 
 def _thinned(trace: Mapping[str, Any]) -> Any:
