@@ -75,7 +75,7 @@ class Estimates:
     def resampled(
         cls, value: Places, replicates: Float[np.ndarray, "resample place"], scale: Scale | None = None, **rest: Any
     ) -> "Estimates":
-        """With bootstrap replicates: their central 95 %, or on a scale ± their error."""
+        """With bootstrap replicates: the central 95 % of them, or, on a scale, ± 1.96 of their standard deviations."""
         if scale is None:  # never without the number itself: ±1 by luck has replicates that are all smaller
             low, high = band(replicates)
             bounds = np.stack([np.minimum(value, low), np.maximum(value, high)])
@@ -107,7 +107,7 @@ class Estimates:
 
     @classmethod
     def bare(cls, value: Places, **rest: Any) -> "Estimates":
-        """Values alone, which could have an interval and a null: a table has their columns."""
+        """Values without interval and null; a table still has the columns of both."""
         return cls(value, np.full((2, len(value)), np.nan), np.full((3, len(value)), np.nan), **rest)
 
     @classmethod
@@ -119,9 +119,9 @@ class Estimates:
         self, permuted: Float[np.ndarray, "permutation place"], p: Places | None = None, *, asks: Asks = "above",
         known: float | None = None,
     ) -> "Estimates":  # fmt: skip
-        """Compared with the same with labels permuted; p of the side that `asks` names, corrected over all places.
+        """Compared with values for permuted labels; p for the side that `asks` names, corrected over all places.
 
-        A p that is given takes its place; `known` that of the null's mean, where it is known.
+        A given `p` is used in place of this one, and `known` in place of the mean of the permutations.
         """
         p = self._ranked(permuted, asks) if p is None else p
         mean = permuted.mean(axis=0) if known is None else np.full(permuted.shape[1], known)
@@ -132,7 +132,7 @@ class Estimates:
     ) -> "Estimates":
         """Compared with draws of a null: their mean, and where 95 % of further draws would fall.
 
-        `known` takes the place of the mean where it is known. A p is given of the side that is asked about.
+        `known` is used in place of the mean of the draws. p is for the side that `asks` names.
         """
         nulls = [null_from_draws("", of_place) for of_place in draws.T]
         null = np.array([(x.value if known is None else known, *x.band) for x in nulls]).T
@@ -159,7 +159,7 @@ class Estimates:
         return replace(self, words={**self.words, **words})
 
     def at(self, places: Any) -> "Estimates":
-        """Some of the places, in this order, or one with its own words; p stays corrected over all."""
+        """The estimates at some places, in this order, or at one; p stays corrected over all places."""
         several = [places] if isinstance(places, int | np.integer) else places
 
         def of_places(x: Any) -> Any:

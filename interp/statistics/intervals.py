@@ -1,8 +1,8 @@
-"""From replicates to what a number says of itself: its interval, the band of its null, its p.
+"""Intervals, bands of null distributions and p-values, computed from replicates.
 
-The only place that knows of 95 %. Replicates are bootstrap resamples, half splits, repetitions or draws of a null; what
-made them is theirs (`interp.statistics.resampling`, `jackknife`, `nulls`). An interval that can be symmetric on one
-scale only is made there (`Scale`): correlations on Fisher's z, shares of variance by what they leave unexplained.
+The confidence level of 95 % is set here alone. Replicates are bootstrap resamples, half splits, repetitions or draws of
+a null (`interp.statistics.resampling`, `jackknife`, `nulls`). Intervals of correlations are symmetric on Fisher's z
+scale, those of shares of variance on the scale of log(1 − R²) (`Scale`).
 """
 
 from collections.abc import Callable, Sequence
@@ -19,24 +19,24 @@ CONFIDENCE = 0.95
 
 TAILS = ((1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2)
 NORMAL = float(special.ndtri(TAILS[1]))
-"""Half the width of an interval in standard errors that are known."""
+"""Half the width of a 95 % interval, in known standard errors."""
 
 Bounds = tuple[float, float]
 
 
 def t_quantile(n: int | float) -> float:
-    """Half the width of an interval in standard errors, where these are of `n` replicates."""
+    """Half the width of a 95 % interval, in standard errors estimated from `n` replicates."""
     return float(special.stdtrit(n - 1, TAILS[1]))
 
 
 def share_bounds(k: int, n: int, confidence: float = CONFIDENCE) -> Bounds:
-    """The interval of a share of which `k` of `n` independent trials were seen (Clopper and Pearson 1934)."""
+    """The interval of a probability, given `k` successes in `n` independent trials (Clopper and Pearson 1934)."""
     low = float(special.betaincinv(k, n - k + 1, (1 - confidence) / 2)) if k else 0.0
     return low, float(special.betaincinv(k + 1, n - k, (1 + confidence) / 2)) if k < n else 1.0
 
 
 def count_band(n: int, p: float) -> Bounds:
-    """How many of `n` independent trials of probability `p` are seen, in 95 % of sets of trials."""
+    """The central 95 % of the number of successes in `n` independent trials of probability `p`."""
     counts = np.arange(n + 1)
     low, high = (int(np.searchsorted(special.bdtr(counts, n, p), tail)) for tail in TAILS)
     return float(low), float(high)
@@ -44,13 +44,13 @@ def count_band(n: int, p: float) -> Bounds:
 
 @dataclass(frozen=True)
 class Scale:
-    """Where an interval is symmetric: `to` this scale, and `back`."""
+    """A scale on which intervals are symmetric: the transformation `to` it, and `back`."""
 
     to: Callable[[np.ndarray], np.ndarray]
     back: Callable[[np.ndarray], np.ndarray]
 
     def about(self, value: float, half: float) -> Bounds | None:
-        """The interval of this half width on the scale; None where it has no width, or the value is at a bound."""
+        """The interval of this half width on the scale; None where it has no width or the value is at a bound."""
         centre = self.to(np.asarray(value, dtype=np.float64))
         if not half > 0 or not np.isfinite(centre):
             return None
@@ -106,10 +106,10 @@ def share_interval(
 
 
 def chance_half_width(permuted: Float[np.ndarray, " permutation"]) -> float:
-    """Half of the 95 % interval that log(1 − R²) has over exchanged labels, refitted.
+    """Half the width of the 95 % interval of log(1 − R²) over refits on permuted labels.
 
-    Where there is nothing to read a fit predicts nearly the mean in most samples and something in a few: one sample by
-    itself looks more certain than it is. Refits on exchanged labels show the scatter.
+    Without an effect, a fit predicts nearly the mean in most samples and something else in a few, so that a single
+    sample underestimates its own scatter. Refits on permuted labels show it.
     """
     unexplained = 1 - permuted[permuted < 1]
     return NORMAL * float(np.log(unexplained).std(ddof=1)) if len(unexplained) > 1 else 0.0
@@ -132,10 +132,10 @@ def half_split_interval(values: Float[np.ndarray, " split"], scale: Scale = PLAI
 def half_split_draws(
     values: Float[np.ndarray, "split place"], n: int, rng: np.random.Generator, scale: Scale = PLAIN
 ) -> Float[np.ndarray, "draw place"]:
-    """Draws of means over half splits that are 0 but for chance, of all places at once.
+    """Draws of means over half splits whose true value is 0, for all places at once.
 
-    What `half_split_interval` takes for the error: each draw mixes the deviations of the half splits, so that places
-    that rise and fall together do so in the draws, and every place is t distributed, with the √(1/R + 1) of refitting.
+    The errors are those of `half_split_interval`: each draw mixes the deviations of the half splits, so that places
+    stay correlated, and every place follows a t distribution with the factor √(1/R + 1) for refitting.
     """
     moved, r = scale.to(np.asarray(values, dtype=np.float64)), len(values)
     moved = np.where(np.isfinite(moved).all(axis=0), moved, 0.0)  # at a bound, or undefined: without scatter
@@ -158,7 +158,7 @@ class TMean:
 
 
 def t_mean(values: Sequence[float] | Float[np.ndarray, " repeat"]) -> TMean:
-    """What one or more independent repetitions (seeds, draws) say of the mean behind them; NaN for what they do not."""
+    """The mean of independent repetitions (seeds, draws) with interval and p; NaN where there are too few for them."""
     given = np.asarray(values, dtype=np.float64)
     mean, half, n = float(given.mean()), float(t_half_width(given)), len(given)
     error = float(_deviation(given) / np.sqrt(n))
@@ -210,10 +210,10 @@ def maximum_statistic_p(
 def excess(
     observed: Float[np.ndarray, " statistic"], permuted: Float[np.ndarray, "permutation statistic"]
 ) -> tuple[Float[np.ndarray, " statistic"], Float[np.ndarray, "permutation statistic"]]:
-    """Both measured from the mean of each statistic's own permutations, in units of their spread.
+    """Observed and permuted values as z-scores, by mean and standard deviation of each statistic's permutations.
 
-    Puts statistics with unlike nulls on one scale before their largest is taken. The observed value counts among the
-    permutations, so that under the null all of them remain exchangeable. Where nothing spreads, both are 0.
+    Puts statistics with different null distributions on one scale before their maximum is taken. The observed value
+    counts as one of the permutations, so that all remain exchangeable under the null. Without spread, both are 0.
     """
     together = np.vstack([observed, permuted])
     mean, spread = together.mean(axis=0), together.std(axis=0)

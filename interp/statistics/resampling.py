@@ -1,8 +1,8 @@
-"""What is exchanged, halved and drawn again: whole units.
+"""Permutations, half splits and bootstrap resamples of whole units.
 
-A unit holds the rows that belong together: of one prompt, of one sequence of a wind tunnel, of a cluster of prompts
-that share a template or a document. Permutations move whole trajectories from unit to unit, halves never share a unit,
-resamples repeat whole units. What the units themselves explain then stays in the null.
+A unit holds the rows that belong together: those of one prompt, of one sequence of a wind tunnel, or of a cluster of
+prompts that share a template or a document. Permutations move all rows of a unit to another unit, halves share no unit,
+and resamples repeat whole units, so that the dependence within units is part of the null.
 """
 
 import numpy as np
@@ -11,16 +11,16 @@ from jaxtyping import Float, Int, Shaped
 from interp.statistics.intervals import NORMAL, t_quantile
 
 MIN_ALIKE = 5
-"""Units of one size that are exchanged among themselves; of fewer, the next sizes join them."""
+"""Fewest units of one size that are permuted among themselves; fewer are joined with units of the next size."""
 
 
 def shuffles(units: Int[np.ndarray, " row"], n: int, rng: np.random.Generator) -> Int[np.ndarray, "permutation row"]:
     """`n` orders of the rows in which every unit has received the rows of another one, in their own order.
 
-    Units exchange with units of as many rows, an exact exchange. Where fewer than `MIN_ALIKE` are of one size, sizes
-    that are next to one another are exchanged together: a smaller unit then receives the first rows of a larger one,
-    and a larger unit the rows of a smaller one over again, which keeps the rows of a unit as alike as they were and the
-    null no narrower. With one row a unit these are plain permutations.
+    Units are permuted among units with as many rows, which is exact. Where fewer than `MIN_ALIKE` have the same size,
+    neighbouring sizes are permuted together: a smaller unit then receives the first rows of a larger one, and a larger
+    unit the rows of a smaller one repeatedly, which keeps rows within a unit as similar as they were and the null as
+    wide. With one row per unit these are ordinary permutations.
     """
     if len(np.unique(units)) == len(units):
         return random_orders(len(units), n, rng)
@@ -38,7 +38,7 @@ def shuffles(units: Int[np.ndarray, " row"], n: int, rng: np.random.Generator) -
 
 
 def _of_like_size(members: list[np.ndarray]) -> list[list[np.ndarray]]:
-    """The units of each size, smallest first, joined to the next sizes until there are `MIN_ALIKE` to exchange."""
+    """The units by size, smallest first; sizes are joined until a group has `MIN_ALIKE` units."""
     groups: list[list[np.ndarray]] = [[]]
     for rows in members:
         if sum(map(len, groups[-1])) >= MIN_ALIKE:
@@ -58,7 +58,7 @@ def random_orders(n_items: int, n: int, rng: np.random.Generator) -> Int[np.ndar
 def ordered_within(
     groups: Shaped[np.ndarray, " row"], keys: Float[np.ndarray, "permutation row"]
 ) -> Int[np.ndarray, "permutation row"]:
-    """Orders of the rows in which those of each group stand in the order of their keys."""
+    """Orders of the rows that sort the rows of each group by their keys, within the places of the group."""
     code = np.unique(groups, return_inverse=True)[1]
     orders = np.empty(keys.shape, dtype=np.int64)
     orders[:, np.argsort(code, kind="stable")] = np.lexsort((keys, np.broadcast_to(code, keys.shape)), axis=1)
@@ -74,7 +74,7 @@ def members_of(units: Int[np.ndarray, " row"]) -> list[Int[np.ndarray, "unit mem
 
 
 def n_before(names: np.ndarray) -> Int[np.ndarray, " row"]:
-    """How often each name has stood before."""
+    """How often each name occurs earlier in the array."""
     _, codes, counts = np.unique(names, return_inverse=True, return_counts=True)
     found = np.empty(len(codes), dtype=np.int64)
     found[np.argsort(codes, kind="stable")] = np.arange(len(codes)) - np.repeat(np.cumsum(counts) - counts, counts)
@@ -93,7 +93,7 @@ def split_rows(
 def random_signs(
     units: Int[np.ndarray, " row"], n: int, rng: np.random.Generator
 ) -> Float[np.ndarray, "permutation row"]:
-    """+1 or −1 for each unit, either with probability one half, at all of its rows."""
+    """A random sign for each unit, +1 or −1 with equal probability, repeated for all of its rows."""
     names, codes = np.unique(units, return_inverse=True)
     return rng.choice([-1.0, 1.0], size=(n, len(names)))[:, codes]
 
@@ -104,15 +104,14 @@ def bootstrap_weights(
     n: int,
     rng: np.random.Generator,
 ) -> Float[np.ndarray, "resample row"]:
-    """How much each row counts in `n` resamples of whole units, drawn with replacement within each stratum.
+    """The weight of each row in `n` bootstrap resamples of whole units, drawn with replacement within each stratum.
 
-    Of G units a resample draws only m = (G − 1)(1.96 / t)², each counting G / m times. With m = G − 1 the replicates of
-    a mean scatter as far as its standard error (Rao and Wu 1988, doi 10.1080/01621459.1988.10478591), with the m here
-    as far as the t interval reaches. t has the degrees of freedom of as many units of one size as weigh as much as
-    these. As many draws as units would make intervals too narrow: 20 units miss the truth in 7 to 10 %.
+    Of G units, a resample draws m = (G − 1)(1.96 / t)², each with weight G / m. With m = G − 1, replicates of a mean
+    have the standard deviation of its standard error (Rao and Wu 1988, doi 10.1080/01621459.1988.10478591); the m used
+    here widens them to the t interval. The degrees of freedom of t are those of the effective number of units
+    (`effective_count`). The usual m = G makes intervals too narrow: with 20 units, 7 to 10 % miss the truth.
 
-    Without strata, and where units of several rows reach over them (the strata are not theirs), they are drawn from
-    all units alike.
+    Strata are ignored where there are none, or where a unit has rows in several.
     """
     names, first, codes, sizes = np.unique(units, return_index=True, return_inverse=True, return_counts=True)
     of_unit = np.zeros(len(names), dtype=np.int64)
@@ -130,5 +129,5 @@ def bootstrap_weights(
 
 
 def effective_count(sizes: Int[np.ndarray, " unit"]) -> float:
-    """How many units of one size weigh as much in a mean over rows as units of these sizes; 0 of none."""
+    """The effective number of units, (Σ size)² / Σ size²: as many of equal size give a mean the same variance."""
     return float(sizes.sum() ** 2 / max(1, np.square(sizes).sum()))

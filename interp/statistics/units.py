@@ -1,7 +1,7 @@
-"""What is independent: prompts, or clusters of prompts that belong together; means over them with bootstrap bands.
+"""The independent units of a capture, prompts or clusters of prompts, and bootstrap intervals of means over them.
 
-Rows of one prompt (or of one sequence of a wind tunnel) are averaged first, so that a prompt counts once however
-many rows it has. Every statistic of a probe meets the same resamples, of whole clusters.
+Rows of one prompt (or of one sequence of a wind tunnel) are averaged first, so that every prompt has the same weight.
+All statistics of a probe use the same resamples of whole clusters.
 """
 
 from collections.abc import Mapping
@@ -18,21 +18,21 @@ from interp.statistics.resampling import bootstrap_weights, effective_count, ran
 from interp.table import Table
 
 FEW_UNITS = 20
-"""Clusters of a mean below which it is called underpowered: of values as skewed as an exponential distribution, 7 % of
-the intervals of 20 miss the mean, and 10 % of those of 10."""
+"""Clusters below which a mean is marked underpowered: for values as skewed as an exponential distribution, 7 % of the
+intervals of 20 miss the mean, and 10 % of those of 10."""
 
 FEW_OF_ONE_SIZE = 10
-"""Clusters of one size that weigh as much, below which it is too: where two of 62 held two thirds of the prompts (they
-weigh as much as 4.5), 78 to 87 % of the intervals of rank correlations held the truth; from 10 on 89 to 94 %."""
+"""Effective number of clusters below which it is, too: where two of 62 clusters held two thirds of the prompts (an
+effective number of 4.5), 78 to 87 % of the intervals of rank correlations held the truth; from 10 on, 89 to 94 %."""
 
 
 def clusters_of(rows: Table) -> Int[np.ndarray, " row"]:
-    """What each row is resampled with: its cluster; its prompt, in captures that know of no clusters."""
+    """The cluster of each row; its prompt, in captures without clusters."""
     return rows["cluster"] if "cluster" in rows else rows["prompt"]
 
 
 def counted(prompts: Int[np.ndarray, " row"], clusters: Int[np.ndarray, " row"], name: str) -> dict[str, Any]:
-    """What a number over these rows counts, as fields of a scalar; underpowered where few clusters hold most rows."""
+    """How many prompts and clusters a number is computed over, as fields of a scalar, and whether they are too few."""
     n, sizes = len(np.unique(prompts)), np.unique(clusters, return_counts=True)[1]
     is_uneven = effective_count(sizes) < FEW_OF_ONE_SIZE
     n_clusters = len(sizes) if len(sizes) < n else None
@@ -41,12 +41,12 @@ def counted(prompts: Int[np.ndarray, " row"], clusters: Int[np.ndarray, " row"],
 
 
 def too_few(n: int, least: int) -> dict[str, Any]:
-    """Whether so many are too few, and how many would do, as fields of a scalar."""
+    """Whether `n` is below the least number needed, and that number, as fields of a scalar."""
     return {"underpowered": n < least, "enough": least if n < least else None}
 
 
 def resampled_unit(about: Mapping[str, Any]) -> str:
-    """The word for what is resampled and exchanged, of fields as `counted` gives: `cluster` where these are fewer."""
+    """The name of the resampled unit, from the fields of `counted`: `cluster` where there are fewer of these."""
     return "cluster" if about["n_clusters"] else about["n_unit"]
 
 
@@ -78,16 +78,16 @@ class Units:
 
     @property
     def drawn(self) -> str:
-        """The word for what is resampled, and has signs of its own."""
+        """The name of the unit that is resampled and whose sign is flipped."""
         return resampled_unit(self.counted)
 
     @property
     def counted(self) -> dict[str, Any]:
-        """What a number over these units says of them, as fields of a scalar."""
+        """How many units a number is computed over, as fields of a scalar."""
         return counted(self.index, self.cluster, self.name)
 
     def signs(self, n: int, rng: np.random.Generator) -> Float[np.ndarray, "permutation unit"]:
-        """Random signs of whole clusters, at all of their units."""
+        """A random sign for each cluster, repeated for all of its units."""
         return random_signs(self.cluster, n, rng)
 
     def means(self, rows: Float[np.ndarray, "layer row *rest"]) -> Float[np.ndarray, "unit layer *rest"]:
@@ -116,7 +116,7 @@ class Units:
         return self.about(Estimates.resampled(mean_of_units(flat), self.resampled(flat)), **words)
 
     def about(self, found: Estimates, **words: Any) -> Estimates:
-        """Numbers over these units, with what they count."""
+        """Estimates over these units, with the number of units and their names."""
         words = {"unit": self.name, "drawn": self.drawn, **found.words, **words}
         return replace(found, about=self.counted, words=words)
 
