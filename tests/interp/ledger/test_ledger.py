@@ -37,7 +37,6 @@ citation = "Somebody (2030)"
 of_models = true
 [[source]]
 name = "each"
-kind = "run"
 title = "probes of each model"
 probes = ["manifold"]
 scales.tiny = {}
@@ -167,7 +166,6 @@ def test_models_have_cells_and_comparisons_take_them_in_the_order_of_the_claim(c
 STUDIED = """
 [[source]]
 name = "trained"
-kind = "study"
 title = "networks of its own"
 study = "training_courses"
 scales.tiny = {}
