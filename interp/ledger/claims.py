@@ -180,7 +180,7 @@ class EvidenceSource(Strict):
     `model` of a run may name another source's work, `{primitives}/hmm-lstm-seed1`; left out, it is each model that was
     asked for. `only` limits it to these models. `settings` are those of the probes, `{probe: {field: value}}`, or of
     the study, whose texts may name other work too; `options` further keywords of `interp.run`. `scales` says what
-    changes with the scale: it is done at `default` and `paper`, and at the others that are named; `absent` says why not.
+    changes with the scale: it is done at `default` and `paper`, and at others that are named; `absent` says why not.
     """
 
     name: str
