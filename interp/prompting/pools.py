@@ -69,7 +69,7 @@ def pools_for(
         read = as_tokens(model, pool, needs, options.window, options.bos)
         targets = [str(probe.parameters().get("target")) for probe in served]
         pool = with_targets(with_clusters(pool, read.ids), targets)
-        _refuse_few(pool, served)
+        refuse_few(pool, served)
         notes = (*read.notes, *notes_of(pool))
         if absent := ", ".join(probe.name for probe in mine if probe not in served):
             notes += (f"{absent} left out: these prompts have no exact posterior to compare the model with.",)
@@ -91,17 +91,20 @@ def refuse_without_posterior(prompts: PromptSet, probes: Sequence[Probe]) -> Non
     )
 
 
-def _refuse_few(prompts: PromptSet, probes: Sequence[Probe]) -> None:
-    """Raise `PromptError` where a probe of activations needs more clusters of prompts than there are."""
-    clusters, n = prompts.clusters, len(prompts)
-    assert clusters is not None
+def refuse_few(prompts: PromptSet, probes: Sequence[Probe]) -> None:
+    """Raise `PromptError` where a probe of activations needs more clusters of prompts than there are.
+
+    Each prompt stands by itself where no cluster is known.
+    """
+    n = len(prompts)
+    n_clusters, by = (n, "") if prompts.clusters is None else (prompts.clusters.n, prompts.clusters.by)
     unit, fix = (
-        (prompts.unit, "Give") if clusters.n == n else ("cluster", "Name another column with --cluster, or give")
+        (prompts.unit, "Give") if n_clusters == n else ("cluster", "Name another column with --cluster, or give")
     )
     for probe in probes:
-        if clusters.n < probe.least_clusters and any(need.described.source != "weights" for need in probe.needs):
+        if n_clusters < probe.least_clusters and any(need.described.source != "weights" for need in probe.needs):
             raise PromptError(
-                asked=f"{probe.name} on {of_clusters(n, prompts.unit, clusters.n, clusters.by)}",
+                asked=f"{probe.name} on {of_clusters(n, prompts.unit, n_clusters, by)}",
                 found=f"it needs at least {probe.least_clusters} {unit}s",
                 fix=f"{fix} more prompts (--n-pool); the statistics want two hundred {unit}s or more.",
             )

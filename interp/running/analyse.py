@@ -10,7 +10,7 @@ from interp.capture import Capture
 from interp.errors import UsageError
 from interp.probe import Probe
 from interp.prompting.clusters import described, with_targets
-from interp.prompting.pools import draw, refuse_without_posterior
+from interp.prompting.pools import draw, refuse_few, refuse_without_posterior
 from interp.records.record import RunRecord, written
 from interp.running.choose_probes import ChosenProbe, analysed, choose_probes, reads_attention_alone
 from interp.system.digest import digest_of
@@ -63,6 +63,7 @@ def analyse(
             else "Give `interp.capture_from_arrays` the logits, or next_entropy_bits.",
         )
     refuse_without_posterior(capture.prompts, chosen)
+    refuse_few(capture.prompts, chosen)
     for probe in chosen:
         probe.refuse_fields(capture.model.n_layers)
         probe.refuse(capture.prompts)
