@@ -129,7 +129,7 @@ def _said(record: RunRecord) -> dict[str, Any]:
     texts |= {i: [each.question, each.sentence, each.evidence, each.change] for i, each in enumerate(shown)}
     texts[0] += about.read_on(record)
     for pair, parts in differing.items():
-        texts |= {(*pair, kind): [f"{each.name} {each.note}" for each in rows] for kind, rows in parts}
+        texts |= {(*pair, kind): [f"{each.name} {each.note}" for each in rows] for kind, rows in parts.items()}
     asked = [text for question, rows in compared[1] for text in (question, *(name for name, _ in rows))]
     texts["below"] = [unclear(found), *asked]
     texts |= {f"methods {i}": [each.methods] for i, each in enumerate(shown)}
