@@ -65,8 +65,7 @@ class ClaimPart(Strict):
     """One number of a claim with its rule, or several numbers that a rule compares; without a rule it is only shown.
 
     `beside` are further numbers of the same model, `models` those models whose numbers are compared, in this order;
-    `only` limits the part to these models, and `rules` has other rules for some models; `absent` says why there may be
-    no number, in place of naming what is missing.
+    `only` limits the part to these models, and `rules` has other rules for some models.
     """
 
     label: str
@@ -76,7 +75,6 @@ class ClaimPart(Strict):
     beside: list[Reference] = Field(default=[])
     models: list[str] = Field(default=[])
     only: list[str] = Field(default=[])
-    absent: str = ""
 
     @property
     def reads(self) -> tuple[Reference, ...]:
@@ -180,7 +178,8 @@ class EvidenceSource(Strict):
     `model` of a run may name another source's work, `{primitives}/hmm-lstm-seed1`; left out, it is each model that was
     asked for. `only` limits it to these models. `settings` are those of the probes, `{probe: {field: value}}`, or of
     the study, whose texts may name other work too; `options` further keywords of `interp.run`. `scales` says what
-    changes with the scale: it is done at `default` and `paper`, and at others that are named; `absent` says why not.
+    changes with the scale: it is done at `default` and `paper`, and at others that are named. `absent` says why it is
+    not, or gives no number.
     """
 
     name: str

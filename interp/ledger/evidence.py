@@ -89,7 +89,7 @@ def number_of(read: Reference, evidence: Evidence) -> Scalar | str:
     if read.table:
         return _cell(read, findings, str(evidence.record.prompts.get("unit", "prompt")))
     if read.field not in findings.scalars:
-        return f"{read.of} gives no {read.field} here"
+        return evidence.source.absent or f"{read.of} gives no {read.field} here"
     scalar = findings.scalars[read.field]
     n_draws = evidence.record.parameters.get(read.of, {}).get("n_permutations")
     if scalar.p is None or scalar.p_least is not None or evidence.source.kind != "run" or n_draws is None:
