@@ -142,7 +142,9 @@ def _said(record: RunRecord) -> dict[str, Any]:
 
 def explained(parts: Mapping[Any, Iterable[str]]) -> dict[Any, dict[str, str]]:
     """The terms of `terms.toml` that occur in each part of a page and in none before it, with their meanings."""
-    left, found = tomllib.loads(static("page/terms.toml")), {}
+    terms, found = tomllib.loads(static("page/terms.toml")), {}
+    usual = {term: {"pattern": rf"(?<!\w){re.escape(term)}", "meaning": meaning} for term, meaning in terms.items()}
+    left = {term: of if isinstance(of, dict) else usual[term] for term, of in terms.items()}
     for part, texts in parts.items():
         shown = "\n".join(texts)
         first = [term for term, of in left.items() if re.search(of["pattern"], shown, re.IGNORECASE)]
