@@ -35,13 +35,18 @@ class PromptPool(Run):
     probes: tuple[Probe, ...] = ()
 
     def describe(self, draw: dict[str, Any] | None) -> dict[str, Any]:
-        pool = self.prompts
-        return {
-            "name": pool.name, "source": pool.source, "unit": pool.unit, "n": len(pool), "hash": pool.content_hash,
-            "clusters": described(pool), "draw": draw, "seed": pool.seed,
+        return described_set(self.prompts, draw) | {
             "window": self.window, "n_truncated": self.n_truncated, "has_bos": self.has_bos,
             "notes": list(self.notes), "probes": [p.name for p in self.probes],
         }  # fmt: skip
+
+
+def described_set(prompts: PromptSet, draw: dict[str, Any] | None) -> dict[str, Any]:
+    """A prompt set as a record keeps it."""
+    return {
+        "name": prompts.name, "source": prompts.source, "unit": prompts.unit, "n": len(prompts),
+        "hash": prompts.content_hash, "draw": draw, "seed": prompts.seed,
+    } | ({} if prompts.clusters is None else {"clusters": described(prompts)})  # fmt: skip
 
 
 def pools_for(

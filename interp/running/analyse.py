@@ -10,8 +10,8 @@ from typing import Any
 from interp.capture import Capture
 from interp.errors import UsageError
 from interp.probe import Probe
-from interp.prompting.clusters import described, with_targets
-from interp.prompting.pools import draw, refuse_few, refuse_prompts
+from interp.prompting.clusters import with_targets
+from interp.prompting.pools import described_set, draw, refuse_few, refuse_prompts
 from interp.records.record import RunRecord, written
 from interp.running.choose_probes import analysed, choose_probes, reads_attention_alone, some_served
 from interp.system.digest import digest_of
@@ -65,8 +65,7 @@ def analyse(
     pool, provenance = capture.prompts, dict(capture.provenance)
     checks = provenance.pop("selfcheck", "not known")
     parameters = {probe.name: probe.parameters() for probe in chosen}
-    asked = [str(of_probe.get("target")) for of_probe in parameters.values()]
-    told = {} if pool.clusters is None else {"clusters": described(with_targets(pool, asked))}
+    targets = [str(of_probe.get("target")) for of_probe in parameters.values()]
     spec = {
         "capture_of": capture.model.name, "probes": parameters, "prompts": pool.name, "prompts_hash": pool.content_hash,
         "per_quintile": per_quintile, "seed": capture.seed, "edits": provenance.pop("edits", []), **provenance,
@@ -76,8 +75,7 @@ def analyse(
         spec=spec,
         spec_hash=digest_of(spec),
         model=asdict(capture.model) | ({} if is_checked else {"selfcheck": str(checks)}),
-        prompts={"name": pool.name, "source": pool.source, "unit": pool.unit, "n": len(pool),
-                 "hash": pool.content_hash, "draw": drawn, "seed": pool.seed, **told},
+        prompts=described_set(pool if pool.clusters is None else with_targets(pool, targets), drawn),
         selfcheck=tuple(checks) if is_checked else (),
         timings={"analyses": round(time.monotonic() - began, 4)},
         findings=findings,
