@@ -183,11 +183,15 @@ class Scalar(Answering, NDArrayOperatorsMixin):
         return getattr(ufunc, method)(*(x.value if isinstance(x, Scalar) else x for x in given), **how)
 
     @property
+    def least_p(self) -> float:
+        """The smallest p that the draws of the null, or the design, can give; 0 if that is not known."""
+        n = self.null.n_draws if self.null else None
+        return max(self.p_least or 0.0, 0.0 if n is None else 1 / (1 + n))
+
+    @property
     def is_p_least(self) -> bool:
         """Whether p is the smallest that the draws of the null can give, so the true p may be smaller."""
-        n = None if self.null is None else self.null.n_draws
-        least = self.p_least if n is None else max(self.p_least or 0.0, 1 / (1 + n))
-        return self.p is not None and least is not None and self.p <= least * (1 + 1e-9)
+        return self.p is not None and 0 < self.p <= self.least_p * (1 + 1e-9)
 
     @property
     def unasked_side(self) -> Literal["above", "below"] | None:

@@ -1,6 +1,6 @@
-"""What the figures of probes and studies share: a quiet layout, bands, and colours that survive colour blindness.
+"""What the figures of probes and studies share: axes, bands, and colours that survive colour blindness.
 
-Backgrounds are transparent and text has no colour of its own, so that a page's theme shows through.
+Backgrounds, margins and the place of the legend are the page's (`reports/plotly/theme.py`).
 """
 
 import html
@@ -34,17 +34,14 @@ def blank(x: str, y: str) -> "go.Figure":
 
     x, y = html.escape(x, quote=False), html.escape(y, quote=False)
 
+    axis = {"zeroline": False, "exponentformat": "e"}
     return go.Figure(
         layout={
-            "template": "none", "paper_bgcolor": "rgba(0,0,0,0)", "plot_bgcolor": "rgba(0,0,0,0)",
-            "margin": {"l": 64, "r": 16, "t": 16, "b": 48}, "hovermode": "closest",
-            "legend": {"orientation": "h", "yanchor": "bottom", "y": 1.02, "x": 0},
-            "xaxis": {"title": {"text": x}, "showgrid": False, "zeroline": False, "exponentformat": "e"},
-            "yaxis": {
-                "title": {"text": y}, "gridcolor": "rgba(128,128,128,0.2)", "zeroline": False, "exponentformat": "e",
-            },
+            "hovermode": "closest",
+            "xaxis": {"title": {"text": x}, "showgrid": False} | axis,
+            "yaxis": {"title": {"text": y}, "gridcolor": "rgba(128,128,128,0.2)"} | axis,
         }
-    )  # fmt: skip
+    )
 
 
 def faded(colour: str, opacity: float) -> str:
@@ -92,9 +89,9 @@ class Chart:
             showlegend=bool(name and kept.any()) and all(trace.name != name for trace in traces), **legend,
         )  # fmt: skip
 
-    def null_band(self, column: str, name: str = "null, 95 %", ends: str = "_null") -> None:
+    def null_band(self, column: str, name: str = "null, 95 %") -> None:
         """The band of a column's null, named in the legend: once, however many stretches of it a figure holds."""
-        self.band((self.table[f"{column}{ends}_low"], self.table[f"{column}{ends}_high"]), name=name)
+        self.band((self.table[f"{column}_null_low"], self.table[f"{column}_null_high"]), name=name)
 
     def curve(self, column: str, name: str, colour: str = VALUE, dash: str | None = None, **how: Any) -> None:
         """A column, with the band of its interval."""

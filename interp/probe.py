@@ -6,7 +6,7 @@ sees the model: the runner captures the union of all needs in one pass and hands
 
 import sys
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, fields
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 
 from interp.capture import Capture, ModelInfo
-from interp.errors import Answering
+from interp.errors import Answering, UsageError
 from interp.findings import Findings
 from interp.need import Need
 from interp.prompt import PromptSet
@@ -295,3 +295,20 @@ class Probe(Question):
     @abstractmethod
     def analyse(self, base: Capture, under: Mapping[str, Readout]) -> Findings:
         """Findings from the base capture and the readouts `under` every condition, by name. It changes neither."""
+
+
+def served(
+    probes: Iterable[Probe], optional: Collection[str], refuse: Callable[[Probe], None]
+) -> tuple[tuple[Probe, ...], dict[str, UsageError]]:
+    """The probes that are not refused, and the refusals of those with these `optional` names; any other is raised."""
+    kept, refused = [], {}
+    for probe in probes:
+        try:
+            refuse(probe)
+        except UsageError as error:
+            if probe.name not in optional:
+                raise
+            refused[probe.name] = error
+        else:
+            kept.append(probe)
+    return tuple(kept), refused

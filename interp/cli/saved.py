@@ -1,15 +1,12 @@
 """Commands on runs that were made: their pages, tables and figures, and what differs between them."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 import interp
-from interp.cli.options import ALL, QuietOption, VerboseOption, options_given, with_run_options
-from interp.errors import UsageError
-from interp.options import RunOptions
+from interp.cli.options import QuietOption, VerboseOption
 from interp.registry import load_entry
 from interp.settings import split_commas
 
@@ -40,17 +37,6 @@ def finish_comparison(record: "RunRecord", quiet: bool, verbose: bool) -> None:
 
         print_differences(record.findings["comparison"].tables["differences"])
     finish(record, quiet, verbose)
-
-
-def refuse_options_beside(run: Path | None) -> None:
-    """Raise `UsageError` where a run that was made is named, and options of one that is to be made."""
-    beside = {name: flag for name, flag in options_given().items() if name != "quiet"}
-    if run is not None and beside:
-        raise UsageError(
-            asked=f"{run} with {', '.join(beside.values())}",
-            found="that run was made; options are those of a run that this command makes",
-            fix="Leave out the folder, or the options.",
-        )
 
 
 @app.command(epilog="Example: interp export runs/pythia-410m-20260101-120000 --figures pdf --tables latex --out paper")
@@ -104,57 +90,34 @@ def view(
         webbrowser.open(page.as_uri())
 
 
-@app.command(epilog="Example: interp diff --model smollm2-135m --adapter my-lora --probe manifold")
-@with_run_options(ALL)
+@app.command(epilog="Example: interp diff runs/pythia-70m-20260101-120000 runs/pythia-70m-20260102-120000")
 def diff(
-    asked: RunOptions,
-    first: Annotated[Path | None, typer.Argument(help="Folder of a run.")] = None,
-    second: Annotated[Path | None, typer.Argument(help="Folder of another run.")] = None,
+    first: Annotated[Path, typer.Argument(help="Folder of a run.")],
+    second: Annotated[Path, typer.Argument(help="Folder of another run.")],
     exact: Annotated[bool, typer.Option("--exact", help="Exit code 1 if any number differs.")] = False,
 ) -> None:
     """Print which numbers changed between two runs, and which settings differ.
 
-    With --adapter and no folders, the model is measured first, with the adapter and without.
     Exit code 0 if no number changed by more than its interval, 1 if one did. A number without an interval, or an
     underpowered one, cannot be tested: its change is printed and does not count, unless --exact is given.
     """
     from interp.cli.tables import print_diff
 
-    refuse_options_beside(first)
-    if first is None and asked.adapter is not None:
-        from interp.running.run import run_as_asked as measure
-
-        adapted, base = measure(asked), measure(replace(asked, adapter=None))
-        found = interp.diff(base, adapted)
-        print(base.path, adapted.path, sep="\n")
-    elif first is not None and second is not None:
-        found = interp.diff(first, second)
-    else:
-        raise UsageError(
-            asked="the difference of two runs",
-            found="neither two folders nor a model with an adapter is named",
-            fix="Give two folders of runs, or --model and --adapter.",
-        )
+    found = interp.diff(first, second)
     print_diff(found)
     if found.moved or (exact and not found.is_exact):
         raise typer.Exit(1)
 
 
-@app.command(epilog="Example: interp power --probe value_axis --model pythia-410m")
-@with_run_options(ALL)
+@app.command(epilog="Example: interp power runs/pythia-410m-20260101-120000")
 def power(
-    asked: RunOptions,
-    run_: Annotated[Path | None, typer.Argument(metavar="RUN", help="Folder of a run; measured first without.")] = None,
+    run: Annotated[Path, typer.Argument(help="Folder of a run.")],
     every: Annotated[bool, typer.Option("--every", help="All numbers, not only the headline numbers.")] = False,
 ) -> None:
-    """Print the smallest effect that so many prompts find 80 times in 100, at the 5 % level, two-sided."""
+    """Print the smallest effect that a run's prompts find 80 times in 100, at the 5 % level, two-sided."""
     from interp.cli.tables import print_power
-    from interp.running.run import run_as_asked as measure
 
-    refuse_options_beside(run_)
-    record = measure(asked) if run_ is None else interp.open_run(run_)
-    print_power(interp.power(record), every)
-    print(record.path)
+    print_power(interp.power(run), every)
 
 
 @app.command(epilog="Example: interp report runs/pythia-410m-20260101-120000")

@@ -83,8 +83,7 @@ def print_differences(found: "Columns") -> None:
         if row["is_headline"] and row["against"]:
             interval = None if math.isnan(row["difference_low"]) else (row["difference_low"], row["difference_high"])
             reference = value_of.get((row["probe"], row["name"], row["against"]), math.nan)
-            found_of = row.get("found", row["verdict"])  # early records say what moved alone
-            shown = ": ".join(part for part in (found_of, row.get("note", "")) if part)
+            shown = ": ".join(part for part in (row.get("found", row["verdict"]), row.get("note", "")) if part)
             rows.append((f"{row['probe']}.{row['name']}", row["against"], _short(reference), row["group"],
                          _short(row["value"]), _short(row["difference"]), _range(interval, "none"), shown))  # fmt: skip
     columns = ("number", "reference", "", "", "", "difference", "95 % interval", "")

@@ -12,7 +12,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from interp.errors import UsageError
 from interp.ledger.rules import Rule
@@ -65,8 +65,7 @@ class ClaimPart(Strict):
     """One number of a claim with its rule, or several numbers that a rule compares; without a rule it is only shown.
 
     `beside` are further numbers of the same model, `models` those models whose numbers are compared, in this order;
-    `only` limits the part to these models, and `rules` has other rules for some models; `absent` says why there may be
-    no number, in place of naming what is missing.
+    `only` limits the part to these models, and `rules` has other rules for some models.
     """
 
     label: str
@@ -76,7 +75,6 @@ class ClaimPart(Strict):
     beside: list[Reference] = Field(default=[])
     models: list[str] = Field(default=[])
     only: list[str] = Field(default=[])
-    absent: str = ""
 
     @property
     def reads(self) -> tuple[Reference, ...]:
@@ -108,8 +106,8 @@ class Revision(Strict):
 class ClaimWords(Strict):
     """What a claim says, in its file and in a ledger. `here` says how our models differ from the paper's.
 
-    `is_beyond` marks a claim that is not on the list of fifty: the ledger counts these apart. `is_small` marks one that
-    our models are too small to show, so that its outcome holds at this size.
+    The ledger counts claims beyond the list of fifty apart. `is_small` marks one that our models are too small to show,
+    so that its outcome holds at this size.
     """
 
     number: int
@@ -118,7 +116,7 @@ class ClaimWords(Strict):
     paper: list[PaperValue] = Field(default=[])
     measure: str = ""
     here: str = ""
-    is_beyond: bool = False
+    is_beyond: bool = Field(default_factory=lambda known: known.get("number", 0) > 50)
     is_small: bool = False
 
 
@@ -179,12 +177,12 @@ class EvidenceSource(Strict):
 
     `model` of a run may name another source's work, `{primitives}/hmm-lstm-seed1`; left out, it is each model that was
     asked for. `only` limits it to these models. `settings` are those of the probes, `{probe: {field: value}}`, or of
-    the study, whose texts may name other work too; `options` further keywords of `interp.run`. `scales` has, for each
-    scale that it is done at, what changes; `absent` says why it is not done at the others.
+    the study, whose texts may name other work too; `options` further keywords of `interp.run`. `scales` says what
+    changes with the scale: it is done at `default` and `paper`, and at others that are named. `absent` says why it is
+    not, or gives no number.
     """
 
     name: str
-    kind: Literal["run", "study"]
     title: str
     model: str = ""
     only: list[str] = Field(default=[])
@@ -192,16 +190,23 @@ class EvidenceSource(Strict):
     study: str = ""
     settings: dict[str, Any] = Field(default={})
     options: dict[str, Any] = Field(default={})
-    scales: dict[Scale, ScaleChange]
+    scales: dict[Scale, ScaleChange] = Field(default={}, validate_default=True)
     absent: str = ""
+
+    @field_validator("scales")
+    @classmethod
+    def _with_usual(cls, scales: dict[Scale, ScaleChange]) -> dict[Scale, ScaleChange]:
+        return {"default": ScaleChange(), "paper": ScaleChange(), **scales}
 
     @model_validator(mode="after")
     def _is_whole(self) -> "EvidenceSource":
-        if self.kind == "run" and (not self.probes or self.study):
-            raise ValueError(f"the run {self.name!r} has to name probes, and no study")
-        if self.kind == "study" and (self.probes or self.model or self.options or not self.study):
-            raise ValueError(f"the study {self.name!r} has to name a study, and no model, probes or options")
+        if bool(self.probes) == bool(self.study) or (self.study and (self.model or self.options)):
+            raise ValueError(f"{self.name!r} has to name probes, or a study without model and options")
         return self
+
+    @property
+    def kind(self) -> Literal["run", "study"]:
+        return "study" if self.study else "run"
 
     @property
     def of_each_model(self) -> bool:

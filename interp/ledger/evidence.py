@@ -7,7 +7,7 @@ source reads are compared with the record of the source that trained them.
 
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
 
@@ -89,12 +89,8 @@ def number_of(read: Reference, evidence: Evidence) -> Scalar | str:
     if read.table:
         return _cell(read, findings, str(evidence.record.prompts.get("unit", "prompt")))
     if read.field not in findings.scalars:
-        return f"{read.of} gives no {read.field} here"
-    scalar = findings.scalars[read.field]
-    n_draws = evidence.record.parameters.get(read.of, {}).get("n_permutations")
-    if scalar.p is None or scalar.p_least is not None or evidence.source.kind != "run" or n_draws is None:
-        return scalar
-    return replace(scalar, p_least=1 / (1 + n_draws))  # the smallest that its draws can give
+        return evidence.source.absent or f"{read.of} gives no {read.field} here"
+    return findings.scalars[read.field]
 
 
 def controls_of(read: Reference, evidence: Evidence) -> list[tuple[str, Scalar]]:

@@ -116,29 +116,34 @@ def replicate(
                 found="judged again, a ledger keeps those that it was made with",
                 fix="Leave --model, --row and --scale out, or name a paper.",
             )
-        return judge_again(paper, out=out, allow_quantised=allow_quantised, quiet=quiet)
-    papers = _papers(paper, rows)
-    if scale not in SCALES:
-        raise UnknownName("scale", scale, SCALES)
-    _refuse_misuse(paper, papers, models)
-    refuse_unwritable(Path(out))
-    folder = Path(out) / "-".join(["ledger", paper, scale, *(["rows"] if rows else []), *map(str, rows)])
-    _refuse_to_replace(folder, models)
-    gather = partial(gather_evidence, scale=scale, out=Path(out), quiet=quiet, allow_quantised=allow_quantised)
-    judged = []
-    for claims in papers:
-        about = {"name": claims.paper, "title": claims.title, "citation": claims.citation, "note": claims.note}
-        unjudged = PaperFile(**about, models=list(models) if claims.of_models else [], sources=[], rows=[])
-        judged.append(_paper(unjudged, claims, scale, folder, gather))
-    words = ["interp", "replicate", paper, "--scale", scale, *(w for model in models for w in ("--model", model)),
-             *(w for row in rows for w in ("--row", str(row)))]  # fmt: skip
-    words += ["--allow-quantised"] if allow_quantised else []
-    words += [] if str(out) == "runs" else ["--out", str(out)]
-    ledger = LedgerFile(
-        created=datetime.now(UTC).isoformat(timespec="seconds"), scale=scale, command=shlex.join(words), papers=judged,
-        environment=environment(),
-    )  # fmt: skip
+        ledger, folder = read_ledger(paper), ledger_folder(Path(paper))
+        rows = [int(word) for option, word in pairwise(shlex.split(ledger.command)) if option == "--row"]
+        papers = [_chosen(load_claims(of.name), rows) for of in ledger.papers]
+    else:
+        papers = _papers(paper, rows)
+        if scale not in SCALES:
+            raise UnknownName("scale", scale, SCALES)
+        _refuse_misuse(paper, papers, models)
+        refuse_unwritable(Path(out))
+        folder = Path(out) / "-".join(["ledger", paper, scale, *(["rows"] if rows else []), *map(str, rows)])
+        _refuse_to_replace(folder, models)
+        words = ["interp", "replicate", paper, "--scale", scale, *(w for model in models for w in ("--model", model)),
+                 *(w for row in rows for w in ("--row", str(row)))]  # fmt: skip
+        words += ["--allow-quantised"] if allow_quantised else []
+        words += [] if str(out) == "runs" else ["--out", str(out)]
+        ledger = LedgerFile(
+            created=datetime.now(UTC).isoformat(timespec="seconds"), scale=scale, command=shlex.join(words),
+            papers=[_unjudged(claims, models) for claims in papers], environment=environment(),
+        )  # fmt: skip
+    gather = partial(gather_evidence, scale=ledger.scale, out=Path(out), quiet=quiet, allow_quantised=allow_quantised)
+    judged = [_paper(*each, ledger.scale, folder, gather) for each in zip(ledger.papers, papers, strict=True)]
+    ledger = ledger.model_copy(update={"papers": judged})
     return Replication(ledger, write_ledger(ledger, folder))
+
+
+def _unjudged(claims: Claims, models: Sequence[str]) -> PaperFile:
+    about = {"name": claims.paper, "title": claims.title, "citation": claims.citation, "note": claims.note}
+    return PaperFile(**about, models=list(models) if claims.of_models else [], sources=[], rows=[])
 
 
 def _papers(paper: str, rows: Sequence[int]) -> list[Claims]:
@@ -207,26 +212,10 @@ def _refuse_to_replace(folder: Path, models: Sequence[str]) -> None:
         )
 
 
-def judge_again(
-    ledger: str | Path, *, out: str | Path = "runs", allow_quantised: bool = False, quiet: bool = False
-) -> Replication:
-    """Judge a ledger by the rules of today, in its own folder; only what it lacks is measured, under `out`.
-
-    Rows whose rule has not changed stay as they are, and a selection remains one. Raises `RecordError` where the
-    folder holds no ledger.
-    """
-    before, folder = read_ledger(ledger), ledger_folder(Path(ledger))
-    gather = partial(gather_evidence, scale=before.scale, out=Path(out), quiet=quiet, allow_quantised=allow_quantised)
-    rows = [int(word) for option, word in pairwise(shlex.split(before.command)) if option == "--row"]
-    papers = [_paper(p, _chosen(load_claims(p.name), rows), before.scale, folder, gather) for p in before.papers]
-    after = before.model_copy(update={"papers": papers})
-    return Replication(after, write_ledger(after, folder))
-
-
 def _paper(before: PaperFile, claims: Claims, scale: Scale, folder: Path, gather: Gather) -> PaperFile:
     """A paper judged by its latest rules on the numbers it keeps and on those that it lacks, which are gathered.
 
-    One without rows is judged by the first rules too.
+    One without rows is judged by the first rules too; rows whose rule has not changed since stay as they are.
     """
     models, lacking = before.models, dict.fromkeys(())
     asked = {claim.number for claim in claims.claim if scale != "tiny" or claim.tiny}
@@ -346,7 +335,7 @@ def _named(name: str, models: Sequence[str]) -> str | None:
 def _with_numbers(
     part: ClaimPart, rule: Rule | None, given: Sequence[tuple[MeasuredNumber, str]], lacking: str = ""
 ) -> Part:
-    reasons = dict.fromkeys(part.absent or why for number, why in given if number.scalar is None)
+    reasons = dict.fromkeys(why for number, why in given if number.scalar is None)
     units = [number.scalar.unit for number, _ in given if number.scalar]
     return rule, JudgedPart(
         label=part.label, numbers=[number for number, _ in given], kind=rule.kind if rule else "",

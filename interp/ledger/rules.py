@@ -161,8 +161,8 @@ def _single(rule: Rule, number: Scalar, p: float | None, controls: Sequence[tupl
     claimed = _against(_interval(number), allowed(rule, null))
     if claimed.outcome == "contradicted" or not rule.asks_null:
         return claimed
-    if p is not None and number.p_least is not None and number.p_least > ALPHA:
-        return Judgement("underpowered", f"no p of this design can be below {number.p_least:.2g}")
+    if p is not None and number.least_p > ALPHA:
+        return Judgement("underpowered", f"no p of this design can be below {number.least_p:.2g}")
     own = number.standing(p)
     if own == "within":
         given = f"p = {p:.2g} after correction" if p is not None else "the interval reaches into the null's band"

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from interp.errors import PromptError, UsageError
 from interp.formatting import of_clusters
 from interp.model import Model
 from interp.options import RunOptions
-from interp.probe import Probe
+from interp.probe import Probe, served
 from interp.prompt import PromptSet, Run
 from interp.prompting.clusters import described, notes_of, with_clusters, with_targets
 from interp.prompting.files import refuse_column, resolve_prompts
@@ -34,13 +35,18 @@ class PromptPool(Run):
     probes: tuple[Probe, ...] = ()
 
     def describe(self, draw: dict[str, Any] | None) -> dict[str, Any]:
-        pool = self.prompts
-        return {
-            "name": pool.name, "source": pool.source, "unit": pool.unit, "n": len(pool), "hash": pool.content_hash,
-            "clusters": described(pool), "draw": draw, "seed": pool.seed,
+        return described_set(self.prompts, draw) | {
             "window": self.window, "n_truncated": self.n_truncated, "has_bos": self.has_bos,
             "notes": list(self.notes), "probes": [p.name for p in self.probes],
         }  # fmt: skip
+
+
+def described_set(prompts: PromptSet, draw: dict[str, Any] | None) -> dict[str, Any]:
+    """A prompt set as a record keeps it."""
+    return {
+        "name": prompts.name, "source": prompts.source, "unit": prompts.unit, "n": len(prompts),
+        "hash": prompts.content_hash, "draw": draw, "seed": prompts.seed,
+    } | ({} if prompts.clusters is None else {"clusters": described(prompts)})  # fmt: skip
 
 
 def pools_for(
@@ -49,66 +55,69 @@ def pools_for(
     """The probes by prompt set, in the order of the first probe of each.
 
     Where the user names no prompts, a probe with a set of its own (`own_prompts`) is read on that; a wind tunnel is
-    always read on its own sequences, and prompts that are named serve all probes. Of those with these `optional` names
-    the ones that need an exact posterior are left out where prompts have none and others are left.
+    always read on its own sequences, and prompts that are named serve all probes. Probes with these `optional` names
+    are left out with a note where their prompts cannot be analysed and others are left.
     """
     for probe in probes:
         probe.refuse_fields(model.info.n_layers)
     is_free = options.prompts is None and model.task is None
     by_set = grouped(probes, is_free)
-    pools = []
+    pools: list[PromptPool] = []
+    refused: dict[str, UsageError] = {}
     for name, mine in by_set.items():
-        pool = prompts_for(model, replace(options, prompts=name) if is_free else options)
+        try:
+            pool = prompts_for(model, replace(options, prompts=name) if is_free else options)
+        except PromptError as error:  # such as a set of words that this tokenizer does not have
+            if any(probe.name not in optional for probe in mine):
+                raise
+            refused |= {probe.name: error for probe in mine}
+            continue
         if options.cluster is not None:
             pool = replace(pool, cluster=options.cluster)
-        served = [probe for probe in mine if not _lacks_posterior(pool, probe) or probe.name not in optional] or mine
-        refuse_without_posterior(pool, served)
-        for probe in served:
-            probe.refuse(pool)
-        needs = [need for probe in served for need in probe.needs]
+        mine, left_out = served(mine, optional, partial(refuse_prompts, pool))
+        needs = [need for probe in mine for need in probe.needs]
         read = as_tokens(model, pool, needs, options.window, options.bos)
-        targets = [str(probe.parameters().get("target")) for probe in served]
+        targets = [str(probe.parameters().get("target")) for probe in mine]
         pool = with_targets(with_clusters(pool, read.ids), targets)
-        _refuse_few(pool, served)
-        notes = (*read.notes, *notes_of(pool))
-        if absent := ", ".join(probe.name for probe in mine if probe not in served):
-            notes += (f"{absent} left out: these prompts have no exact posterior to compare the model with.",)
-        pools.append(PromptPool(**vars(read) | {"prompts": pool, "notes": notes}, probes=tuple(served)))
-    return tuple(pools)
+        mine, with_few = served(mine, optional, partial(refuse_few, pool))
+        refused |= left_out | with_few
+        if mine:
+            notes = (*read.notes, *notes_of(pool))
+            pools.append(PromptPool(**vars(read) | {"prompts": pool, "notes": notes}, probes=mine))
+    if not pools:
+        raise next(iter(refused.values()))
+    said = (f"{name} left out: {error.found}." for name, error in refused.items())
+    return replace(pools[0], notes=(*pools[0].notes, *said)), *pools[1:]
 
 
-def refuse_without_posterior(prompts: PromptSet, probes: Sequence[Probe]) -> None:
-    """Raise `PromptError` where a probe holds the model against an exact posterior, and these prompts have none."""
-    asking = [probe for probe in probes if _lacks_posterior(prompts, probe)]
-    if not asking:
-        return
-    names = " and ".join(probe.name for probe in asking)
-    own = " and ".join(dict.fromkeys(probe.own_prompts for probe in asking if probe.own_prompts))
-    raise PromptError(
-        asked=f"{names} on the prompts {prompts.name!r}",
-        found="the model is compared with the exact posterior of every prompt, and these have none",
-        fix=(f"Leave out --prompts (the set {own} is read then), or use" if own else "Use") + " a wind tunnel.",
-    )
+def refuse_prompts(prompts: PromptSet, probe: Probe) -> None:
+    """Raise `PromptError` for prompts that a probe cannot analyse, or without the exact posterior that it needs."""
+    if probe.needs_posterior and prompts.posterior is None:
+        own = f"Leave out --prompts (the set {probe.own_prompts} is read then), or use" if probe.own_prompts else "Use"
+        raise PromptError(
+            asked=f"{probe.name} on the prompts {prompts.name!r}",
+            found="the model is compared with the exact posterior of every prompt, and these have none",
+            fix=f"{own} a wind tunnel.",
+        )
+    probe.refuse(prompts)
 
 
-def _refuse_few(prompts: PromptSet, probes: Sequence[Probe]) -> None:
-    """Raise `PromptError` where a probe of activations needs more clusters of prompts than there are."""
-    clusters, n = prompts.clusters, len(prompts)
-    assert clusters is not None
+def refuse_few(prompts: PromptSet, probe: Probe) -> None:
+    """Raise `PromptError` where a probe of activations needs more clusters of prompts than there are.
+
+    Each prompt stands by itself where no cluster is known.
+    """
+    n = len(prompts)
+    n_clusters, by = (n, "") if prompts.clusters is None else (prompts.clusters.n, prompts.clusters.by)
     unit, fix = (
-        (prompts.unit, "Give") if clusters.n == n else ("cluster", "Name another column with --cluster, or give")
+        (prompts.unit, "Give") if n_clusters == n else ("cluster", "Name another column with --cluster, or give")
     )
-    for probe in probes:
-        if clusters.n < probe.least_clusters and any(need.described.source != "weights" for need in probe.needs):
-            raise PromptError(
-                asked=f"{probe.name} on {of_clusters(n, prompts.unit, clusters.n, clusters.by)}",
-                found=f"it needs at least {probe.least_clusters} {unit}s",
-                fix=f"{fix} more prompts (--n-pool); the statistics want two hundred {unit}s or more.",
-            )
-
-
-def _lacks_posterior(prompts: PromptSet, probe: Probe) -> bool:
-    return probe.needs_posterior and prompts.posterior is None
+    if n_clusters < probe.least_clusters and any(need.described.source != "weights" for need in probe.needs):
+        raise PromptError(
+            asked=f"{probe.name} on {of_clusters(n, prompts.unit, n_clusters, by)}",
+            found=f"it needs at least {probe.least_clusters} {unit}s",
+            fix=f"{fix} more prompts (--n-pool); the statistics want two hundred {unit}s or more.",
+        )
 
 
 def grouped(probes: Sequence[Probe], is_free: bool) -> dict[str, list[Probe]]:

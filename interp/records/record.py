@@ -110,15 +110,20 @@ class RunRecord(Holding[str, Findings]):
         return [*dict.fromkeys(filter(None, told))]
 
     @property
-    def page(self) -> Path:
-        """The path of the page beside the record; `RecordError` before the record is saved."""
+    def folder(self) -> Path:
+        """The folder of the record; `RecordError` before it is saved."""
         if self.path is None:
             raise RecordError(
-                asked="the page of a record",
-                found="the record was not saved to a folder",
+                asked=f"the folder or page of the record of {self.model.get('name', 'a study')}",
+                found="it was not saved to a folder",
                 fix="Use record.save(folder) first, record.write_page(path), or run with out=FOLDER.",
             )
-        return self.path / "report.html"
+        return self.path
+
+    @property
+    def page(self) -> Path:
+        """The path of the page beside the record; `RecordError` before it is saved."""
+        return self.folder / "report.html"
 
     def show(self) -> Path:
         """Render the page beside the record and return its path; `RecordError` before the record is saved."""

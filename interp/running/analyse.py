@@ -3,16 +3,17 @@
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from interp.capture import Capture
 from interp.errors import UsageError
 from interp.probe import Probe
-from interp.prompting.clusters import described, with_targets
-from interp.prompting.pools import draw, refuse_without_posterior
+from interp.prompting.clusters import with_targets
+from interp.prompting.pools import described_set, draw, refuse_few, refuse_prompts
 from interp.records.record import RunRecord, written
-from interp.running.choose_probes import ChosenProbe, analysed, choose_probes, reads_attention_alone
+from interp.running.choose_probes import analysed, choose_probes, reads_attention_alone, some_served
 from interp.system.digest import digest_of
 from interp.system.plain_numbers import whole_pool
 
@@ -50,22 +51,13 @@ def analyse(
         >>> list(interp.analyse(capture, probe).findings)
         ['attention_entropy']
     """
-    chosen = _served(capture, choose_probes(probes, settings))
-    mixed = [probe for probe in chosen if any(n.described.is_of_attention for n in probe.needs)]
-    mixed = [probe for probe in mixed if not reads_attention_alone(probe)]
-    has_gaps = capture.layers is not None or (capture.model.attention_layers is not None and bool(mixed))
-    if "next_entropy_bits" not in capture.rows or has_gaps:
-        raise UsageError(
-            asked=f"probes on the capture of {capture.model.name}",
-            found="it has only some of the layers" if has_gaps else "its rows have no next_entropy_bits",
-            fix="Capture all layers; if some have no attention, use probes of the residual stream."
-            if has_gaps
-            else "Give `interp.capture_from_arrays` the logits, or next_entropy_bits.",
-        )
-    refuse_without_posterior(capture.prompts, chosen)
-    for probe in chosen:
-        probe.refuse_fields(capture.model.n_layers)
-        probe.refuse(capture.prompts)
+    what = f"probes on the capture of {capture.model.name}"
+    if capture.layers is not None:
+        raise UsageError(asked=what, found="it has only some of the layers", fix="Capture all layers.")
+    if "next_entropy_bits" not in capture.rows:
+        fix = "Give `interp.capture_from_arrays` the logits, or next_entropy_bits."
+        raise UsageError(asked=what, found="its rows have no next_entropy_bits", fix=fix)
+    chosen = some_served(choose_probes(probes, settings), partial(_refuse, capture))
     began = time.monotonic()  # not the clock, which may be set back
     per_quintile = whole_pool(per_quintile)
     base, drawn = draw(capture, per_quintile)
@@ -73,8 +65,7 @@ def analyse(
     pool, provenance = capture.prompts, dict(capture.provenance)
     checks = provenance.pop("selfcheck", "not known")
     parameters = {probe.name: probe.parameters() for probe in chosen}
-    asked = [str(of_probe.get("target")) for of_probe in parameters.values()]
-    told = {} if pool.clusters is None else {"clusters": described(with_targets(pool, asked))}
+    targets = [str(of_probe.get("target")) for of_probe in parameters.values()]
     spec = {
         "capture_of": capture.model.name, "probes": parameters, "prompts": pool.name, "prompts_hash": pool.content_hash,
         "per_quintile": per_quintile, "seed": capture.seed, "edits": provenance.pop("edits", []), **provenance,
@@ -84,8 +75,7 @@ def analyse(
         spec=spec,
         spec_hash=digest_of(spec),
         model=asdict(capture.model) | ({} if is_checked else {"selfcheck": str(checks)}),
-        prompts={"name": pool.name, "source": pool.source, "unit": pool.unit, "n": len(pool),
-                 "hash": pool.content_hash, "draw": drawn, "seed": pool.seed, **told},
+        prompts=described_set(pool if pool.clusters is None else with_targets(pool, targets), drawn),
         selfcheck=tuple(checks) if is_checked else (),
         timings={"analyses": round(time.monotonic() - began, 4)},
         findings=findings,
@@ -98,27 +88,23 @@ def analyse(
     return record
 
 
-def _served(capture: Capture, chosen: Sequence[ChosenProbe]) -> tuple[Probe, ...]:
-    kept = []
+def _refuse(capture: Capture, probe: Probe) -> None:
+    """Raise `UsageError` for a probe that needs more than the capture holds, or cannot analyse its prompts."""
     there = ", ".join(dict.fromkeys(need.site for need in capture.arrays))
-    for each in chosen:
-        probe = each.probe
-        missing = ", ".join(dict.fromkeys(need.site for need in probe.needs if need not in capture.arrays))
-        found, fix = "", ""
-        if probe.edits_model or probe.follows_checkpoints:
-            found, fix = "it makes passes of its own, and a capture is no model", "Run it on the model: interp.run."
-        elif missing:
-            found = f"it needs {missing} in a way that was not captured; there are {there}"
-            fix = f"Capture every need in interp.registry.load_entry('probe', {probe.name!r})().needs."
-        if not found:
-            kept.append(probe)
-        elif each.is_named:
-            asked = f"the probe {probe.name} on the capture of {capture.model.name}"
-            raise UsageError(asked=asked, found=found, fix=fix)
-    if not kept:
-        raise UsageError(
-            asked=f"probes on the capture of {capture.model.name}",
-            found="it lacks something that each of them needs",
-            fix="Capture what one of them needs: `interp list probes NAME`.",
-        )
-    return tuple(kept)
+    missing = ", ".join(dict.fromkeys(need.site for need in probe.needs if need not in capture.arrays))
+    is_of_attention = any(need.described.is_of_attention for need in probe.needs)
+    found = fix = ""
+    if probe.edits_model or probe.follows_checkpoints:
+        found, fix = "it makes passes of its own, and a capture is no model", "Run it on the model: interp.run."
+    elif missing:
+        found = f"it needs {missing} in a way that was not captured; there are {there}"
+        fix = f"Capture every need in interp.registry.load_entry('probe', {probe.name!r})().needs."
+    elif capture.model.attention_layers is not None and is_of_attention and not reads_attention_alone(probe):
+        found = "it reads attention beside other sites, and some layers have no attention"
+        fix = "Use probes of attention alone, or of the residual stream."
+    if found:
+        asked = f"the probe {probe.name} on the capture of {capture.model.name}"
+        raise UsageError(asked=asked, found=found, fix=fix)
+    refuse_prompts(capture.prompts, probe)
+    refuse_few(capture.prompts, probe)
+    probe.refuse_fields(capture.model.n_layers)

@@ -4,7 +4,7 @@ A probe that is named and reads what the model lacks is rejected with a message.
 which some layers have none, sees those that have it, under their own numbers.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from typing import Any
@@ -15,7 +15,7 @@ from interp.capture import Capture, ModelInfo
 from interp.errors import UnknownName, UsageError
 from interp.findings import Findings
 from interp.model import Model
-from interp.probe import Probe, Readout
+from interp.probe import Probe, Readout, served
 from interp.reading.readable import EVERYWHERE, first_lacking
 from interp.registry import entries, load_entry
 from interp.running.spec import make_probe
@@ -87,31 +87,29 @@ def choose_probes(
 
 def readable_probes(model: Model, chosen: Sequence[ChosenProbe]) -> tuple[Probe, ...]:
     """The probes whose needs the model meets. A named one that it does not meet is refused, and so is an empty rest."""
-    kept, unmet = [], []
-    for each in chosen:
-        found = first_lacking(model, each.probe.needs, everywhere=not reads_attention_alone(each.probe))
-        if found is not None and each.is_named:
+
+    def refuse(probe: Probe) -> None:
+        found = first_lacking(model, probe.needs, everywhere=not reads_attention_alone(probe))
+        if found is not None:
+            working = _setting_that_works(probe)
             raise UsageError(
-                asked=f"the probe {each.probe.name} on {model.name}",
-                found=f"`{each.probe.name}` reads {found[0]}; this model has no {found[1]}",
-                fix=_remedy([each.probe]),
-            )
-        placed(each.probe, model.info)  # which refuses a layer without attention
-        (kept if found is None else unmet).append(each.probe)
+                asked=f"the probe {probe.name} on {model.name}",
+                found=f"`{probe.name}` reads {found[0]}; this model has no {found[1]}",
+                fix=f"Read the residual stream in place of it: --set {working}." if working
+                else "Name a model that has it, or a probe that reads what this model has (`interp list probes`).",
+            )  # fmt: skip
+        placed(probe, model.info)  # which refuses a layer without attention
+
+    return some_served(chosen, refuse)
+
+
+def some_served(chosen: Sequence[ChosenProbe], refuse: Callable[[Probe], None]) -> tuple[Probe, ...]:
+    """The probes that are not refused: any that is named has to be among them, and so has one of a group."""
+    optional = [each.probe.name for each in chosen if not each.is_named]
+    kept, refused = served([each.probe for each in chosen], optional, refuse)
     if not kept:
-        raise UsageError(
-            asked=f"all probes on {model.name}",
-            found=f"each of them ({', '.join(p.name for p in unmet)}) needs something that this model does not have",
-            fix=_remedy(unmet),
-        )
-    return tuple(kept)
-
-
-def _remedy(probes: Iterable[Probe]) -> str:
-    working = [s for s in map(_setting_that_works, probes) if s is not None]
-    if working:
-        return f"Read the residual stream in place of it: {' or '.join(f'--set {s}' for s in working)}."
-    return "Name a model that has it, or a probe that reads what this model has (`interp list probes`)."
+        raise next(iter(refused.values()))
+    return kept
 
 
 def _setting_that_works(probe: Probe) -> str | None:

@@ -4,7 +4,6 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from interp.errors import RecordError
 from interp.records.record import RunRecord, finished_record, waiting_for_lock, written
 from interp.records.unfinished import PARTIAL, refuse_unwritable
 from interp.running.spec import make_study
@@ -18,7 +17,6 @@ def run_study(
     study: Study,
     *,
     out: str | Path | None = "runs",
-    report: bool = True,
     reuse: bool = False,
     is_same: Callable[[RunRecord], bool] = lambda record: True,
     quiet: bool = False,
@@ -51,7 +49,7 @@ def run_study(
             )
             if out is not None:
                 record = written(record, home, study.name)
-    if out is not None and report:
+    if out is not None:
         record.show()
     return record
 
@@ -89,19 +87,7 @@ def compare(
         >>> comparison.status
         'done'
     """
-    paths = [str(_path(run)) for run in runs]
+    paths = [str(run.folder if isinstance(run, RunRecord) else run) for run in runs]
     asked = {"runs": paths, "labels": labels, "groups": groups, "against": against}
     study = make_study("comparison", {name: tuple(values) for name, values in asked.items()})
     return run_study(study, out=out, reuse=reuse, quiet=quiet)
-
-
-def _path(run: RunRecord | str | Path) -> Path:
-    if not isinstance(run, RunRecord):
-        return Path(run)
-    if run.path is None:
-        raise RecordError(
-            asked=f"comparing the run of {run.model.get('name', 'a model')}",
-            found="it was not saved to a folder, and a comparison lists the folders of its records",
-            fix="Run with out=FOLDER, or record.save(folder) first.",
-        )
-    return run.path

@@ -56,11 +56,9 @@ def _dots(headline: Table, numbers: Table) -> Figure:
     import plotly.graph_objects as go
 
     groups = [*dict.fromkeys(headline["group"].tolist())]
-    called = {
-        KEY(row): label_with_unit(row["probe"], row["name"], row.get("meaning") or "", row["unit"])
-        for row in headline.rows()
-    }  # old records hold no meaning
-    apart = {KEY(row)[:2] for row in headline.rows() if row.get("method") == OTHER}
+    columns = ("probe", "name", "meaning", "unit")
+    called = {KEY(row): label_with_unit(*(row[column] for column in columns)) for row in headline.rows()}
+    apart = {KEY(row)[:2] for row in headline.rows() if row["method"] == OTHER}
     headline, numbers = (
         of.with_column("of", np.array([called[KEY(r)] if KEY(r)[:2] in apart else "" for r in of.rows()], str), LABEL)
         for of in (headline, numbers.where(np.array([KEY(row) in called for row in numbers.rows()], dtype=bool)))

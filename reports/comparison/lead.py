@@ -14,7 +14,7 @@ import numpy as np
 from interp.findings import ALPHA
 from interp.formatting import short
 from interp.records.headlines import corrected
-from interp.records.labels import EVERYWHERE, NO_FIRST, in_both, label, value_in_words, with_first
+from interp.records.labels import NO_FIRST, label, with_first
 from interp.table import Table
 
 from ..page import about
@@ -38,7 +38,7 @@ JUDGED = ("moved", "within")
 _COMPARED = (*JUDGED, "same")
 _BEST_LAYER = "best_layer_"
 _VARIANTS = {
-    EVERYWHERE: "averaged over all positions",
+    "_all_positions": "averaged over all positions",
     "_dropped": "without the dimensions of largest variance",
 }
 _SCORED = {("sula", "slope"), ("sula", "skill"), ("sula", "kl_skill")}
@@ -123,8 +123,10 @@ def _named(of: Sequence[_Row], rows: Mapping[Any, _Row]) -> list[str]:
     more = [f"{len(of) - _NAMED} more"] * (len(of) > _NAMED)
     said = []
     for row in of[:_NAMED]:
-        values = ((each["group"], each["value"]) for each in (row, rows[REFERENCE(row)]))
-        said.append(in_both(row["probe"], row["name"], row["meaning"], *values))
+        reference, name = rows[REFERENCE(row)], label(row["probe"], row["name"], row["meaning"])
+        than = f"than in {reference['group']} ({short(reference['value'])})"
+        is_lower = row["value"] < reference["value"]
+        said.append(f"{name} is {'lower' if is_lower else 'higher'} in {row['group']} ({short(row['value'])}) {than}")
     return said + more
 
 
@@ -221,14 +223,12 @@ class _Judge:
             return []
         shift = row["null"] - reference["null"]
         is_left = row["difference_low"] > shift or row["difference_high"] < shift
-        number = row["probe"], row["name"]
-        values = " and ".join(value_in_words(*number, each["value"] - each["null"]) for each in (row, reference))
+        values = " and ".join(short(each["value"] - each["null"]) for each in (row, reference))
         left = (row["difference"] - shift) * is_left
         return [self._tried(row, "with each model's baseline subtracted", values, left)]
 
     def _values(self, row: _Row) -> str:
-        here, there = (value_in_words(e["probe"], e["name"], e["value"]) for e in (row, self.rows[REFERENCE(row)]))
-        return f"{here} and {there}"
+        return f"{short(row['value'])} and {short(self.rows[REFERENCE(row)]['value'])}"
 
     def side(self, row: _Row) -> int:
         """1 or −1 as a number is higher or lower than the reference's by more than chance, else 0."""

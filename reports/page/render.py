@@ -129,7 +129,7 @@ def _said(record: RunRecord) -> dict[str, Any]:
     texts |= {i: [each.question, each.sentence, each.evidence, each.change] for i, each in enumerate(shown)}
     texts[0] += about.read_on(record)
     for pair, parts in differing.items():
-        texts |= {(*pair, kind): [f"{each.name} {each.note}" for each in rows] for kind, rows in parts}
+        texts |= {(*pair, kind): [f"{each.name} {each.note}" for each in rows] for kind, rows in parts.items()}
     asked = [text for question, rows in compared[1] for text in (question, *(name for name, _ in rows))]
     texts["below"] = [unclear(found), *asked]
     texts |= {f"methods {i}": [each.methods] for i, each in enumerate(shown)}
@@ -142,7 +142,9 @@ def _said(record: RunRecord) -> dict[str, Any]:
 
 def explained(parts: Mapping[Any, Iterable[str]]) -> dict[Any, dict[str, str]]:
     """The terms of `terms.toml` that occur in each part of a page and in none before it, with their meanings."""
-    left, found = tomllib.loads(static("page/terms.toml")), {}
+    terms, found = tomllib.loads(static("page/terms.toml")), {}
+    usual = {term: {"pattern": rf"(?<!\w){re.escape(term)}", "meaning": meaning} for term, meaning in terms.items()}
+    left = {term: of if isinstance(of, dict) else usual[term] for term, of in terms.items()}
     for part, texts in parts.items():
         shown = "\n".join(texts)
         first = [term for term, of in left.items() if re.search(of["pattern"], shown, re.IGNORECASE)]

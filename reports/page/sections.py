@@ -12,7 +12,7 @@ from interp.formatting import short
 from interp.probe import Figure, Question
 from interp.records.answers import Answer
 from interp.records.headlines import Headline, headlines
-from interp.records.labels import change_in_words, in_row, label, value_in_words
+from interp.records.labels import label, label_with_unit
 from interp.records.record import RunRecord
 from interp.registry import load_entry
 from interp.settings import read_fields
@@ -100,7 +100,9 @@ def headline(record: RunRecord) -> tuple[Number, ...]:
 
 
 def _tables(findings: Mapping[str, Findings]) -> Mapping[str, Table]:
-    return findings["comparison"].tables if "comparison" in findings else {}
+    """The tables of a comparison; none of one that an earlier version made, which says less."""
+    tables = findings["comparison"].tables if "comparison" in findings else {}
+    return tables if "found" in tables.get("differences", ()) else {}
 
 
 def _compared(tables: Mapping[str, Table]) -> Iterator[tuple[Mapping[Any, Any], str]]:
@@ -108,7 +110,7 @@ def _compared(tables: Mapping[str, Table]) -> Iterator[tuple[Mapping[Any, Any], 
     table = tables.get("differences")
     for row in () if table is None else table.rows():
         if row["is_headline"]:
-            yield row, label(row["probe"], row["name"], row.get("meaning") or "")
+            yield row, label(row["probe"], row["name"], row["meaning"])
 
 
 @dataclass(frozen=True)
@@ -122,8 +124,7 @@ class Difference:
     note: str
 
 
-DIFFERS, CONFIRMED, UNCHECKED, UNSURE, HARDLY, CHANCE, ALIKE = FOUND = (
-    "Differ",  # in records of earlier versions
+CONFIRMED, UNCHECKED, UNSURE, HARDLY, CHANCE, ALIKE = FOUND = (
     "Differ, in every way of measuring",
     "Differ, measured in one way only",
     "Not counted: the difference depends on the way of measuring",
@@ -132,27 +133,21 @@ DIFFERS, CONFIRMED, UNCHECKED, UNSURE, HARDLY, CHANCE, ALIKE = FOUND = (
     "No difference found, which does not show that there is none",
 )
 COUNTED = (CONFIRMED, UNCHECKED)
-_EARLIER = {"moved": DIFFERS, "within": ALIKE}  # by the verdict, which earlier versions had alone
 
 
-def differences(findings: Mapping[str, Findings]) -> dict[tuple[str, str], list[tuple[str, list[Difference]]]]:
+def differences(findings: Mapping[str, Findings]) -> dict[tuple[str, str], dict[str, list[Difference]]]:
     """The measurements of each group and its reference by what was found, those that answer questions first."""
     tables = _tables(findings)
     rows = {KEY(row): row for row, _ in _compared(tables)}
-    found: dict[tuple[str, str], list[tuple[str, list[Difference]]]] = {}
-    for row in answering_first(rows.values(), tables) if rows else ():
-        kind, reference = row.get("found", _EARLIER.get(row["verdict"], "")), rows.get(REFERENCE(row))
-        if kind and reference:
-            parts = found.setdefault((row["group"], row["against"]), [(each, []) for each in FOUND])
-            if kind not in dict(parts):  # in the words of another version
-                parts.append((kind, []))
-            number = row["probe"], row["name"]
-            here, there = (value_in_words(*number, each["value"]) for each in (row, reference))
-            ends = (row[column] for column in ("difference", "difference_low", "difference_high"))
-            change, interval = change_in_words(*number, *ends)
-            name = in_row(*number, row.get("meaning") or "", row["unit"])
-            each = Difference(name, (here, there), change, interval, row.get("note", ""))
-            dict(parts)[kind].append(each)
+    found: dict[tuple[str, str], dict[str, list[Difference]]] = {}
+    for row in answering_first(rows.values(), tables):
+        if row["found"] and (reference := rows.get(REFERENCE(row))):
+            parts = found.setdefault((row["group"], row["against"]), {kind: [] for kind in FOUND})
+            values = short(row["value"]), short(reference["value"])
+            change, low, high = (short(row[column]) for column in ("difference", "difference_low", "difference_high"))
+            name = label_with_unit(row["probe"], row["name"], row["meaning"], row["unit"])
+            each = Difference(name, values, change, f"{low} to {high}", row["note"])
+            parts.setdefault(row["found"], []).append(each)  # which may be in the words of another version
     return found
 
 

@@ -199,14 +199,7 @@ def test_an_option_given_at_its_default_is_not_the_demonstration(place, calls, w
     assert (calls[0].model, tuple(calls[0].probes)) == (RunOptions.model, RunOptions.probes)
 
 
-@pytest.mark.parametrize("command", [["power", "RUN"], ["diff", "RUN", "RUN"], ["diff", "RUN"]], ids=" ".join)
-def test_a_run_that_was_made_takes_no_options(command):
-    for words in (["--n-pool", "7"], ["--seed", "0"], ["--adapter", "mine"]):
-        with pytest.raises(UsageError, match=f"RUN with {words[0]}: that run was made"):
-            CliRunner().invoke(app, [*command, *words], catch_exceptions=False)
-
-
-@pytest.mark.parametrize("command", ["run", "plan", "power"])
+@pytest.mark.parametrize("command", ["run", "plan"])
 def test_every_recorded_option_is_one_of_the_command(command):
     shown = {flag: each.help for each in all_commands()[f"interp {command}"].params for flag in each.opts}
     for name in HASHED:

@@ -126,14 +126,13 @@ def test_a_record_is_left_and_reopens_and_its_page_speaks_of_no_model_and_outliv
 
 
 def test_studies_go_on_unless_others_and_tell_progress(tmp_path, capsys):
-    first, second = (run_study(Toy(), out=tmp_path, report=False, quiet=True) for _ in range(2))
-    other = run_study(Toy(count=4), out=tmp_path, report=False, quiet=True)
+    first, second = (run_study(Toy(), out=tmp_path, quiet=True) for _ in range(2))
+    other = run_study(Toy(count=4), out=tmp_path, quiet=True)
     assert [r.findings["toy"]["calls"].value for r in (first, second, other)] == [1.0, 2.0, 1.0]
     assert first.path != second.path and (first.path / "run.json").exists()
-    assert not (first.path / "report.html").exists()
-    run_study(Toy(), out=tmp_path, report=False)
+    run_study(Toy(), out=tmp_path)
     assert "toy: 3 of 3" in capsys.readouterr().err
-    run_study(Toy(), out=tmp_path, report=False, quiet=True)
+    run_study(Toy(), out=tmp_path, quiet=True)
     assert capsys.readouterr().err == ""
 
 
@@ -159,13 +158,13 @@ def test_a_study_that_waited_takes_no_record_that_is_not_the_same(tmp_path, monk
     def held_at_first(self, timeout=None, **more):
         if timeout == 0 and not done:
             done.append("begun")
-            done.append(run_study(Toy(), out=tmp_path, report=False, quiet=True))
+            done.append(run_study(Toy(), out=tmp_path, quiet=True))
             raise filelock.Timeout(self.lock_file)
         return acquire(self, timeout=timeout, **more)
 
     monkeypatch.setattr(filelock.FileLock, "acquire", held_at_first)
     with pytest.warns(RuntimeWarning, match="waiting: another process is carrying out toy"):
-        found = run_study(Toy(), out=tmp_path, is_same=lambda record: False, report=False, quiet=True)
+        found = run_study(Toy(), out=tmp_path, is_same=lambda record: False, quiet=True)
     assert found.path != done[1].path
 
 

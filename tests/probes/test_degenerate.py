@@ -15,6 +15,7 @@ from interp.errors import InterpError, ModelError, PromptError
 from interp.findings import Findings
 from interp.need import Need
 from interp.probe import Probe
+from interp.prompting.pools import refuse_few
 from interp.registry import entries, load_entry
 from interp.testing import Shape, _check_findings, synthetic_capture
 from tests.quick import quick
@@ -94,6 +95,7 @@ CASES: dict[str, Callable[[Probe], Capture]] = {
 def spoken(probe: Probe, capture: Capture) -> Findings | InterpError:
     """What the probe says: findings that keep the contract and can be drawn, or an error of ours with its advice."""
     try:
+        refuse_few(capture.prompts, [probe])
         found = probe.analyse(capture, {})
     except InterpError as refusal:
         assert refusal.asked and refusal.found and refusal.fix

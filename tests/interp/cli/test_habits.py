@@ -54,7 +54,7 @@ def answer(monkeypatch, capsys, words: str) -> tuple[int, str]:
         ("help rnu", "Did you mean run"),
         ("list modles", "models"),
         ("run --set manifold.scaling=raw", "centred, zscored"),
-        ("power --probe heeds", "Did you mean heads"),
+        ("plan --probe heeds", "Did you mean heads"),
         ("study sticky_chain --set n_step=3", "Did you mean n_steps"),
         ("replicate papper3", "Did you mean paper3"),
         ("tunnel rebuild bijection-lama", "bijection-llama"),

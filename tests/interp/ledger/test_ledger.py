@@ -21,7 +21,6 @@ from interp.ledger.replicate import (
     JOINT,
     TRAINED,
     as_first_judged,
-    judge_again,
     judged_rows,
     numbers_of,
     with_earlier,
@@ -37,7 +36,6 @@ citation = "Somebody (2030)"
 of_models = true
 [[source]]
 name = "each"
-kind = "run"
 title = "probes of each model"
 probes = ["manifold"]
 scales.tiny = {}
@@ -167,7 +165,6 @@ def test_models_have_cells_and_comparisons_take_them_in_the_order_of_the_claim(c
 STUDIED = """
 [[source]]
 name = "trained"
-kind = "study"
 title = "networks of its own"
 study = "training_courses"
 scales.tiny = {}
@@ -448,7 +445,7 @@ def test_a_ledger_is_judged_again_by_the_rules_of_today_without_being_measured(t
     rows = [row.model_copy(update={"revised": ""}) for row in as_first_judged(paper.rows)]
     first = before.model_copy(update={"papers": [paper.model_copy(update={"rows": rows})]})
     write_ledger(first, copy)
-    after = judge_again(copy, out=tmp_path).ledger
+    after = interp.replicate(str(copy), out=tmp_path).ledger
     then, now = ([row.cells[0] for row in ledger.papers[0].rows] for ledger in (before, after))
     assert [cell.outcome for cell in now] == [cell.outcome for cell in then]
     assert [cell.earlier for cell in now] == [cell.earlier for cell in then]

@@ -15,9 +15,6 @@ from tests import type_checks
 BUDGET_SECONDS = 900
 """CPU time of all. Measured beside other work: 15 minutes of the clock on one thread, most of them trainings."""
 
-LEFT_TO_LARGER_SCALES = {"hmm_mlp_context_kl_bits_beyond_gpt_neox"}
-"""Numbers of networks that are not trained here; all others that a claim reads are given under its name."""
-
 
 def outcomes(ledger: LedgerFile) -> dict[int, list[str]]:
     return {row.number: [cell.outcome for cell in row.cells] for paper in ledger.papers for row in paper.rows}
@@ -57,6 +54,5 @@ def test_the_smoke_ledgers_are_done_in_their_time_and_answer_every_part(tmp_path
                 if cell.outcome == "not measurable here":
                     assert cell.why, (row.number, cell.model)
                 for part in cell.parts:
-                    lacking = set(re.findall(r"(?:gives no|has no column) (\w+)", part.why))
-                    assert lacking <= LEFT_TO_LARGER_SCALES, (row.number, part.label)
+                    assert not re.search("gives no|has no column", part.why), (row.number, part.label)
                     assert part.outcome or not part.rule or cell.why, (row.number, part.label)

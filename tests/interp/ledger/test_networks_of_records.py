@@ -26,13 +26,11 @@ title = "A paper"
 citation = "Somebody (2030)"
 [[source]]
 name = "trained"
-kind = "study"
 title = "three networks"
 study = "three_networks"
 scales.smoke = {}
 [[source]]
 name = "read"
-kind = "study"
 title = "what is in them"
 study = "networks_read"
 settings = { tunnels = "{trained}/bijection-gpt-neox-seed*" }

@@ -192,7 +192,7 @@ def test_all_takes_the_probes_that_can_be_asked(model):
     only = [each for each in choose_probes(["all"], {}) if each.probe.name in ("manifold", "orthogonality")]
     with pytest.raises(UsageError) as refusal:
         readable_probes(model, only)
-    assert "each of them (manifold, orthogonality) needs something that this model does not have" in str(refusal.value)
+    assert "`manifold` reads v (" in str(refusal.value)
     assert "--set manifold.site=resid" in str(refusal.value)
     names = probe_names(["all", "manifold"])
     assert names["manifold"] and not names["attention_entropy"]

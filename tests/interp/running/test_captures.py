@@ -18,6 +18,7 @@ from interp.wind_tunnels import Bijection
 import interp
 from interp.errors import PromptError, RecordError, UnknownName, UsageError
 from interp.need import Need
+from interp.prompt import Prompt, PromptSet
 from interp.reading.forward import capture
 from interp.reductions import PromptMean
 from interp.running.collect import _streamed
@@ -323,6 +324,23 @@ def test_a_probe_that_needs_more_than_there_is_is_refused(texts_read, tiny_text_
     with pytest.raises(UsageError, match="some of the layers"):
         interp.analyse(interp.collect(tiny_text_model, texts, ["v", "next_log_prob"], layers=[0]), "manifold")
     assert list(interp.analyse(ours, "all", settings=QUICK, per_quintile=None).findings) == ["manifold"]
+
+
+def test_too_few_clusters_of_a_capture_are_refused_as_those_of_a_run_are():
+    rows = np.random.default_rng(0).standard_normal((2, 6, 2, 4))
+    texts = [Prompt(f"text {i} of a kind", columns={"kind": "ab"[i % 2]}) for i in range(6)]
+    ids = np.arange(30).reshape(6, 5)
+
+    def captured(prompts):
+        arrays = {"v": ("layer row kv_head d_head", rows[:, : len(prompts)])}
+        asked = {"tool": "mine", "model": "mine", "next_entropy_bits": np.arange(1.0, 1 + len(prompts))}
+        return interp.capture_from_arrays(arrays, prompts, ids[: len(prompts)].tolist(), **asked)
+
+    with pytest.raises(PromptError, match=r"manifold on 2 prompts[\s\S]*at least 3 prompts"):
+        interp.analyse(captured(PromptSet("few", texts[:2], units={"kind": "label"})), "manifold")
+    of_two = PromptSet("of two kinds", texts, units={"kind": "label"}, cluster="kind")
+    with pytest.raises(PromptError, match=r"manifold on 6 prompts of 2 kinds[\s\S]*at least 3 clusters"):
+        interp.analyse(captured(of_two), "manifold")
 
 
 def edited(folder, name, change):

@@ -32,30 +32,36 @@ def test_one_forward_pass_a_prompt_serves_all_probes(tunnel):
     assert sum(read) == 60 and all(record.findings[name].headline for name in every)
 
 
-@pytest.mark.parametrize("names", [["sula"], ["belief"], ["manifold", "sula", "belief"]])
+@pytest.mark.parametrize("names", [["sula"], ["belief"], ["manifold", "sula"]])
 def test_prompts_without_a_posterior_are_refused_before_the_model_reads_them(tiny_text_model, monkeypatch, names):
     def read(*_, **__):
         raise AssertionError("the model was run")
 
     monkeypatch.setattr("interp.editing.conditions.capture", read)
-    asking = " and ".join(name for name in names if name != "manifold")
     with pytest.raises(PromptError) as caught:
         run(tiny_text_model, probes=names, prompts="prose", out=None, quiet=True)
     assert str(caught.value) == (
-        f"{asking} on the prompts 'prose': the model is compared with the exact posterior of every prompt, and "
+        f"{names[-1]} on the prompts 'prose': the model is compared with the exact posterior of every prompt, and "
         "these have none\n  Leave out --prompts (the set sula is read then), or use a wind tunnel."
     )
     with pytest.raises(AssertionError, match="the model was run"):
         run(tiny_text_model, probes=["manifold"], prompts="prose", out=None, quiet=True)
 
 
-def test_of_a_group_probes_that_need_a_posterior_are_left_out_where_prompts_have_none(tiny_text_model):
+def test_of_a_group_probes_that_refuse_their_prompts_are_left_out_where_others_are_not(tiny_text_model):
     asked = {"model": tiny_text_model, "probes": ["orthogonality", "all"], "prompts": "prose", "window": 12}
     spec, (pool,) = specify(tiny_text_model, RunOptions(**asked))
     assert "sula" not in spec.probes and {"manifold", "orthogonality"} < set(spec.probes)
     assert "sula left out" in pool.describe(None)["notes"][-1]
     with pytest.raises(PromptError, match="sula on the prompts 'prose'"):
         specify(tiny_text_model, RunOptions(**asked | {"probes": ["manifold", "sula"]}))
+    few = {"model": tiny_text_model, "n_pool": 3, "window": 12}  # and no set of sula's own for this tokenizer
+    spec, (pool,) = specify(tiny_text_model, RunOptions(**few, probes=["all"]))
+    assert "sula" not in spec.probes and "manifold" in spec.probes
+    said = "\n".join(pool.notes)
+    assert "sula left out: 0 words that were tried" in said and "value_axis left out: it needs at least" in said
+    with pytest.raises(PromptError, match="labels of one token"):
+        specify(tiny_text_model, RunOptions(**few, probes=["all", "sula"]))
 
 
 def test_a_text_run_draws_after_one_capture_and_a_plan_counts_it(tiny_text_model):
