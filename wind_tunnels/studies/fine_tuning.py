@@ -16,16 +16,19 @@ Source: the closing remark of Paper III (arXiv 2512.23752) on instruction tuning
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from jaxtyping import Float, Shaped
 
+import interp
 from interp.findings import Findings, Scalar
+from interp.model import Model
 from interp.need import Need
 from interp.registry import load_entry
 from interp.system.progress import Report, part_of
 from interp.table import LABEL, Table
+from interp.tunnel import Task
 
 from ..plans.settings import read_settings
 from ..validation import DISTINCT
@@ -37,11 +40,8 @@ from .over_seeds import (
     mean_over_seeds,
     plans_over_seeds,
     ratio_scalar,
+    read_by,
 )
-
-if TYPE_CHECKING:
-    from interp.model import Model
-    from interp.tunnel import Task
 
 ARMS = ("same", "shifted", "memorised")
 MEASURES = {
@@ -80,8 +80,6 @@ class FineTuning(CheckedStudy):
     )
 
     def measure(self, work: Path, progress: Report) -> Findings:
-        import interp
-
         from ..networks.architectures import Network
         from ..plans.train_tunnel import make_plan, train_tunnels
 
@@ -136,16 +134,11 @@ class FineTuning(CheckedStudy):
             headline=tuple(f"{measure}_{arm}" for arm in _DATA for measure in MEASURES),
         )
 
-    def _read(self, model: "Model", task: "Task") -> tuple[Arrays, dict[str, float]]:
-        import interp
-
+    def _read(self, model: Model, task: Task) -> tuple[Arrays, dict[str, float]]:
         from ..evaluation.checkpoint import evaluate_model
 
         prompts = interp.sampled_prompts(task, self.n_pool)
-        axis = interp.run(
-            model, probes=["value_axis"], settings={"value_axis": {"sites": ("resid",)}}, prompts=prompts, out=None,
-            quiet=True,
-        ).findings["value_axis"]  # fmt: skip
+        axis = read_by({"value_axis": {"sites": ("resid",)}}, model, prompts=prompts)["value_axis"]
         read = interp.collect(model, prompts, [ROWS, KEYS])
         cosines = token_cosines(read[KEYS][0], read.rows["token"])
         arrays = {"cosines": cosines, "axis": axis.arrays[_AXIS][-1], "rows": np.exp2(read[ROWS].astype(np.float64))}

@@ -19,6 +19,7 @@ from typing import ClassVar
 
 import numpy as np
 
+import interp
 from interp.findings import Findings, Null, Scalar
 from interp.information import entropy_bits, total_variation
 from interp.statistics.intervals import band
@@ -52,8 +53,6 @@ class TunnelEvaluation(CheckedStudy):
     rules: ClassVar = {"n": 20, "length": 1, "n_relabellings": 1}
 
     def measure(self, work: Path, progress: Report) -> Findings:
-        import interp
-
         from ..evaluation.checkpoint import evaluate_longer, evaluate_sides
         from ..networks.networks import predict
         from ..networks.weights import open_tunnel

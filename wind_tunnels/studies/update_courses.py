@@ -13,20 +13,19 @@ Source: Paper II (arXiv 2512.22473).
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from jaxtyping import Float
 
+import interp
 from interp.findings import Null
 from interp.loading.sources import kept_steps
+from interp.model import Model
 from interp.need import Need
 from interp.system.progress import unheard
 
 from .over_seeds import NetworkStudy
-
-if TYPE_CHECKING:
-    from interp.model import Model
 
 MATRICES = ("W_Q", "W_K", "W_V")
 _LEAST_KEPT = 4
@@ -79,9 +78,7 @@ class UpdateCourses(NetworkStudy):
         ),
     }
 
-    def read(self, model: "Model") -> dict[str, Any]:
-        import interp
-
+    def read(self, model: Model) -> dict[str, Any]:
         from ..networks.weights import open_tunnel
 
         origin = open_tunnel(model.name)
@@ -122,9 +119,7 @@ def late_share(
     return updates[steps > n_steps / 4].sum(axis=0) / updates.sum(axis=0)
 
 
-def _weights(model: "Model") -> dict[str, Float[np.ndarray, "layer _head d_model d_head"]]:
-    import interp
-
+def _weights(model: Model) -> dict[str, Float[np.ndarray, "layer _head d_model d_head"]]:
     assert model.task is not None, "a training that kept steps is a tunnel's"
     read = interp.collect(model, interp.sampled_prompts(model.task, 2), list(MATRICES))
     return {name: read[Need(name)].astype(np.float64) for name in MATRICES}
