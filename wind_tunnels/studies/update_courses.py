@@ -85,7 +85,7 @@ class UpdateCourses(NetworkStudy):
         kept = kept_steps(origin.folder)
         if len(kept) < _LEAST_KEPT:
             found = f"{model.name} is asked for its course, and it kept its weights at {len(kept)} steps"
-            raise self.refusal(found, "Train it again with --set checkpoints_per_doubling=1.")
+            raise self.refusal(found, "Train it again with --keep log.")
         places = [*map(str, kept.values())]
         moved, expected = np.array([self._moved(where) for where in places]).T
         weights = [*(_weights(interp.load(where)) for where in places), _weights(model)]

@@ -122,6 +122,6 @@ def test_the_defaults_are_those_of_the_paper_and_of_the_first_tunnel():
     changed = {"header": "entries", "stay": 0.0, "grid": 0.01, "floor": 0.05, "predict": "state"}
     assert defaults_of(load_entry("tunnel", "hmm")) == paper | changed
     card = card_of("bijection-gpt-neox")
-    assert card["recipe"].pop("fresh_share") == 0.0  # recipes had it once
+    assert [card["recipe"].pop(name) for name in ("fresh_share", "checkpoints_per_doubling")] == [0, 0]  # once
     for given, mine in ((card["network"], Network), (card["recipe"], Recipe)):
         assert given == {name: defaults_of(mine)[name] for name in given}
