@@ -1,17 +1,10 @@
 """The study `chain_of_thought`: does a scratchpad let a network answer questions that are deeper than itself?
 
 Networks are trained on iterated permutations (task `permutation`) with a scratchpad and without, from several seeds.
-
-    depth        by the number of steps k that are asked for: probability that the answer is right where the pairs show
-                 every step and no symbol comes twice (the ideal observer's is 1), and KL from the exact posterior of
-                 πᵏ(s). With a scratchpad both are of the whole way: the product of the probabilities of all symbols up
-                 to the k-th, at most that of the answer, and the sum of their KLs, by the chain rule that of the way
-                 and at least that of its last symbol
-    belief       at each step by itself, so that position tells nothing: R² of the exact posterior in the final stream
-                 (probe `belief`); the null are beliefs permuted between sequences with the same token there
-    interchange  at one step the stream becomes that of another sequence. Probability that the network then writes the
-                 way on from the other's symbol in the sequence's own permutation, as far as the pairs show it; the null
-                 is a move of the same length in a random direction
+With a scratchpad, figures of k steps are of the whole way: the product of the probabilities of all symbols up to the
+k-th, at most that of the answer, and the sum of their KLs, by the chain rule that of the way and at least that of its
+last symbol. Beliefs are read at each step by itself, so that position says nothing. At one step the stream becomes that
+of another sequence: does the network write the way on from the other's symbol in the sequence's own permutation?
 
 Source: the notes on Paper III (arXiv 2512.23752) on chains of thought, asked where every intermediate belief is known.
 """

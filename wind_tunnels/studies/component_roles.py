@@ -1,26 +1,8 @@
 """The study `component_roles`: what residual stream, feed-forward and attention do for a belief, in several networks.
 
-Claims of Paper I, each asked of every network and told as a mean over networks with a t interval:
-
-    belief        R² of the exact belief in the final stream beyond position, and bits by which the prediction follows a
-                  donor's belief that is put into the stream (probe `belief`)
-    update        what feed-forward writes of the predicted token's logit, as a share of what both blocks write (probe
-                  `components`), and the KL from the posterior that removing it in a layer adds
-    routing       queries of every layer permuted between sequences: does the prediction become the posterior for the
-                  donor's key in the sequence's own context?
-    accumulation  KL of the exact posterior from what each depth decodes to: how much the least helpful layer takes off
-    frame         keys changed in all layers, and the head that binds removed: what each change adds to that KL
-
-Of the frame:
-
-    collapsed   every head keeps the first principal axis of its keys alone: no two keys are orthogonal any more
-    turned      keys are turned by 60 degrees in random planes, which moves each by its own length and leaves all
-                cosines between them as they are: a change as large as the collapse, without its loss of orthogonality
-    stretched   keys are stretched along one direction a head and queries shrunk along it: cosines as large as one
-                likes, and every score as it was
-
-The binding head is the one of the first layer that attends most from values to the keys before them; it and, one by
-one, the other heads of that layer are set to zero.
+Keys that are collapsed on one axis a head are no longer orthogonal. Turned keys move as far and keep all cosines
+between them; of stretched ones, with queries shrunk alike, cosines are as large as one likes, and every score is as it
+was.
 
 Source: Paper I (arXiv 2512.22471), the roles of the components.
 """

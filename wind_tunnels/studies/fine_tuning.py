@@ -2,13 +2,8 @@
 
 For every seed one network is trained on a task and then further, from the same weights, for as many steps in three
 ways: on the same task (which is the null), on the task with a shifted prior, and on a few sequences shown again and
-again. Of each the distance from the network before is read on the same sequences of the first task:
-
-    orthogonality   mean |change| of the cosines of the first layer's keys of different tokens, about their common mean
-    axis            1 − |cos| of the entropy axes of the final stream (ridge, probe `value_axis`)
-    frame           total variation of the attention rows, mean over layers, heads and scored positions
-
-A ratio of 1 says that the new data move no more than as many further steps on the old.
+again. Of each the distances (`MEASURES`) from the network before are read on the same sequences of the first task. A
+ratio of 1 says that the new data move no more than as many further steps on the old.
 
 Source: the closing remark of Paper III (arXiv 2512.23752) on instruction tuning, asked where the prior is known.
 """

@@ -1,11 +1,8 @@
 """The study `update_courses`: what descent does to attention over whole trainings, several of them.
 
-    routing   at every kept checkpoint, one descent step on all weights: of the attention that moves, the share that
-              moves to values of positive advantage (study `gradient_laws`), beside that of advantages permuted within
-              rows; mean over checkpoints before the end
-    plateau   of all relative updates of W_Q, W_K and W_V between kept checkpoints, ‖ΔW‖ / ‖W‖, the share that comes
-              after the first quarter of the training; that of W_Q and W_K less that of W_V: below 0 where the frame
-              settles first
+At every kept checkpoint one descent step on all weights moves attention (study `gradient_laws`). Between kept
+checkpoints W_Q, W_K and W_V are updated, ‖ΔW‖ / ‖W‖: a late share of W_Q and W_K below that of W_V says that the frame
+settles first.
 
 Source: Paper II (arXiv 2512.22473).
 """

@@ -277,7 +277,7 @@ def transposed_transition(initial, transition, emission, symbols) -> Filtered:
 
 
 def test_wrong_recursion_is_caught(monkeypatch):
-    monkeypatch.setattr("interp.wind_tunnels.tasks.hmm_layout.filter_states", transposed_transition)
+    monkeypatch.setattr("interp.wind_tunnels.tasks.hmm.filter_states", transposed_transition)
     task = FixedHMM(S=3, O=2, K=4, parameters_seed=1, predict="state")
     with pytest.raises(InterpError, match="the answers do not follow the posterior"):
         check_task(task, np.random.default_rng(0), n=100_000)
