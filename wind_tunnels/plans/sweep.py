@@ -23,7 +23,7 @@ from interp.tunnel import Task
 
 from ..networks.architectures import NEEDED, has
 from ..training.loop import OnStep
-from ..training.plan import TrainingPlan
+from ..training.plan import Recipe, TrainingPlan
 from .train_tunnel import FinishedTraining, Keep, make_plan, side_by_side, train_tunnel
 
 SWEEP_NAME = "sweep.json"
@@ -65,17 +65,14 @@ def cells(
     keep: Keep = (),
 ) -> list[Cell]:
     """Every combination with its plans, or one setting varied at a time; `UsageError` if one cannot be trained."""
-    repeated = sorted(set(fixed) & set(varied))
-    if repeated or "seed" in varied:
-        raise UsageError(
-            asked=f"a sweep over {', '.join(varied)}",
-            found=f"{repeated[0]} is set and varied" if repeated else "seeds are counted by --seeds",
-            fix="Name every field once.",
-        )
-    values = {
-        name: [*dict.fromkeys(tuple(x) if isinstance(x, list) else x for x in each)] for name, each in varied.items()
-    }
-    first_seed = int(fixed.get("seed", 0))
+    faults = [f"{name} is set and varied" for name in sorted(set(fixed) & set(varied))]
+    faults += [f"{name} has no value" for name, each in varied.items() if not each]
+    faults += ["seeds are counted by --seeds"] if "seed" in varied else []
+    if faults:
+        fix = "Name every field once, with one value or more."
+        raise UsageError(asked=f"a sweep over {', '.join(varied)}", found=faults[0], fix=fix)
+    values = {name: [x for i, x in enumerate(each) if x not in each[:i]] for name, each in varied.items()}
+    first_seed = Recipe(seed=fixed.get("seed", 0)).seed
     every = (dict(zip(values, each, strict=True)) for each in product(*values.values()))
     found = []
     for settings in every if crossed else _one_at_a_time(values, fixed):

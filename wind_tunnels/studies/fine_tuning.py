@@ -80,12 +80,14 @@ class FineTuning(CheckedStudy):
 
         n, n_arms = len(self.seeds), len(ARMS) * len(self.seeds)
         total = 2 * (n + n_arms)
-        bases = [each.folder for each in train_tunnels(plans_over_seeds(self), work, part_of(progress, total))]
         given = read_settings(self.settings)
         further = {name: value for name, value in given.items() if name not in vars(Network())}
         further |= {"n_steps": self.n_further, "curriculum": "none"}
         more = {"same": {}, "shifted": read_settings(self.shifted), "memorised": {"n_distinct": self.n_distinct}}
         kind = load_entry("tunnel", self.task)
+        for arm in ARMS:
+            make_plan(kind, further | more[arm])  # refused before anything is trained
+        bases = [each.folder for each in train_tunnels(plans_over_seeds(self), work, part_of(progress, total))]
         plans = [
             make_plan(kind, further | more[arm] | {"seed": seed}, init=base, variant=f"{arm}-seed{seed}")
             for seed, base in zip(self.seeds, bases, strict=True)

@@ -10,7 +10,6 @@ from interp.wind_tunnels.networks.selective_scan import scan_quickly
 from interp.wind_tunnels.tasks.bijection import Bijection
 from interp.wind_tunnels.tasks.mixture import Mixture
 from interp.wind_tunnels.training.loop import cross_entropy
-from interp.wind_tunnels.training.optimisers import orthogonalise
 from interp.wind_tunnels.training.plan import Recipe, TrainingPlan
 from transformers import AutoModelForCausalLM
 
@@ -153,6 +152,8 @@ def test_layers_can_be_given_as_a_card_or_a_command_line_gives_them(given, layer
         ({"arch": "llama", "n_kv_heads": 3}, "3 key-value heads do not divide 4 heads"),
         ({"arch": "llama", "window": 4}, "llama has no window"),
         ({"arch": "mistral", "window": 0}, "window = 0"),
+        ({"arch": "llama", "n_experts": 4}, "llama has no experts"),
+        ({"arch": "mixtral", "n_experts": 4, "n_active": 5}, "5 active experts of 4"),
     ],
 )
 def test_impossible_sizes_are_refused_in_words(sizes, words):
@@ -178,18 +179,6 @@ def test_the_load_balancing_loss_is_transformers_own_and_no_part_of_the_cross_en
     p = torch.softmax(torch.cat([x.reshape(-1, 4) for x in logits]), dim=-1)  # [layer * position, expert]
     chosen = torch.zeros_like(p).scatter(1, p.topk(2).indices, 1.0)
     assert uneven[0].item() == pytest.approx(4 * (chosen.mean(0) * p.mean(0)).sum().item(), rel=1e-5)
-
-
-def test_stacks_of_experts_are_orthogonalised_where_there_are_any():
-    stacks = torch.randn((2, 4, 24, 32), generator=torch.Generator().manual_seed(0))
-    together = orthogonalise(stacks)
-    for i in range(2):
-        for j in range(4):
-            assert torch.allclose(together[i, j], orthogonalise(stacks[i, j][None])[0], atol=1e-5)
-    with pytest.raises(UsageError, match="llama has no experts"):
-        Network(arch="llama", n_experts=4)
-    with pytest.raises(UsageError, match="5 active experts of 4"):
-        Network(arch="mixtral", n_experts=4, n_active=5)
     with pytest.raises(UsageError, match="no experts to keep in balance"):
         TrainingPlan(Mixture(), Network(arch="llama"), Recipe(balance=0.01))
 

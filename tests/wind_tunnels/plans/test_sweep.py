@@ -4,7 +4,6 @@ import json
 
 import numpy as np
 import pytest
-import torch
 from interp.wind_tunnels.evaluation.checkpoint import CURVE_NAME
 from interp.wind_tunnels.plans import sweep as sweeps
 from interp.wind_tunnels.plans.sweep import SWEEP_NAME, cells, run_sweep
@@ -53,21 +52,6 @@ def test_sweep_trains_every_combination_with_every_seed_and_repeats_nothing(tmp_
     assert json.loads((tmp_path / SWEEP_NAME).read_text()) == table
 
 
-def timeless(cell):
-    """What the table of a sweep says of a combination, without the time that it took."""
-    return {**cell, "core_seconds": None, "runs": [{**run, "core_seconds": None} for run in cell["runs"]]}
-
-
-@pytest.mark.slow
-def test_side_by_side_a_sweep_is_that_of_one_after_the_other(two_workers, tmp_path):
-    varied = {"arch": ["gpt-neox"], "n_layers": [1, 2]}
-    together = run(tmp_path / "together", varied, 2)
-    torch.set_num_threads(1)
-    alone = run(tmp_path / "alone", varied, 2)
-    for one, other in zip(together["cells"], alone["cells"], strict=True):
-        assert timeless(one) == timeless(other) and [run["seed"] for run in one["runs"]] == [0, 1]
-
-
 def test_what_cannot_be_trained_is_told_and_stops_nothing(tmp_path, monkeypatch):
     trained = sweeps.train_tunnel
 
@@ -86,11 +70,20 @@ def test_what_cannot_be_trained_is_told_and_stops_nothing(tmp_path, monkeypatch)
     assert fine["figures"]["kl_bits"]["interval_reason"] == "one seed"
 
 
-def test_fields_set_and_varied_are_refused():
-    with pytest.raises(UsageError, match="V is set and varied"):
-        cells(Bijection, TINY, {"V": [3, 4]}, 1)
-    with pytest.raises(UsageError, match="seeds are counted by --seeds"):
-        cells(Bijection, TINY, {"seed": [3, 4]}, 1)
+@pytest.mark.parametrize(
+    ("fixed", "varied", "words"),
+    [
+        ({}, {"V": [3, 4]}, "V is set and varied"),
+        ({}, {"seed": [3, 4]}, "seeds are counted by --seeds"),
+        ({}, {"n_layers": []}, "n_layers has no value"),
+        ({}, {"n_layers": [{}]}, "n_layers = {}"),
+        ({"seed": "x"}, {"n_layers": [1]}, "seed = 'x'"),
+        ({"seed": 1.5}, {"n_layers": [1]}, "seed = 1.5"),
+    ],
+)
+def test_fields_and_values_that_make_no_sense_are_refused(fixed, varied, words, without_type_checks):
+    with pytest.raises(UsageError, match=words):
+        cells(Bijection, TINY | fixed, varied, 1)
 
 
 def one_at_a_time(varied, fixed=TINY):

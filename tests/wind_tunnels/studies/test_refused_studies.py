@@ -48,6 +48,7 @@ RECALL = "tunnel:recall-gpt-neox"
         (partial(UpdateCourses, tunnels=RECALL), "it kept its weights at 0 steps"),
         (partial(UpdateCourses, n_prompts=1), "n_prompts is a whole number, 2 or more"),
         (partial(FineTuning, n_further=0), "n_further is a whole number"),
+        (partial(FineTuning, shifted=("concentrate=1",)), "Did you mean concentration"),
         (partial(StickyChainStudy, n_steps=0), r"sticky_chain\W+n_steps"),
         (partial(StickyChainStudy, n_positions=0), r"sticky_chain\W+n_positions"),
         (partial(StickyChainStudy, rate=0.0), r"sticky_chain\W+rate"),
@@ -60,7 +61,8 @@ RECALL = "tunnel:recall-gpt-neox"
 )
 def test_a_study_that_makes_no_sense_is_refused(tmp_path, study, words):
     with pytest.raises(UsageError, match=words):
-        study().measure(tmp_path, lambda *_: None)
+        study().measure(tmp_path, nothing)
+    assert list(tmp_path.iterdir()) == [], "nothing was trained"
 
 
 def test_a_language_model_is_no_tunnel(monkeypatch):

@@ -69,6 +69,7 @@ REFUSED = [
     (Bijection, {"V": 5, "L": 4, "replacement": False, "key_pool": 3}, "L = 4 distinct keys out of 3"),
     (Bijection, {"key_pool": 11}, "key_pool = 11 of V = 10 keys"),
     (Coin, {"concentration": (1.0,)}, "1 outcomes leave nothing to infer"),
+    (Network, {"arch": ["llama"]}, "there is no architecture of this name"),
     (Recurrence, {"p": 9}, "p = 9"),
     (Recurrence, {"symbols": "fresh", "prefixes": "trained"}, "mean something else in every sequence"),
     (Selection, {"V": 7, "L": 5}, "involutions of V = 7"),
