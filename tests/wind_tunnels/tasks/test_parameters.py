@@ -62,7 +62,7 @@ REFUSED = [
     (FixedHMM, {"stay": 1.0}, "stay = 1.0\n  stay is a number from 0 to below 1."),
     (Mess3, {"x": 0.6}, "x = 0.6\n  x is a number above 0 and at most 0.5."),
     (Bijection, {"replacement": 1}, "replacement = 1\n  It is True or False."),
-    *((kind, {"floor": 0.3}, "5 outcomes is more than 1 in all\n  Choose floor up to 0.2.") for kind in (HMM, FixedHMM)),
+    *((kind, {"floor": 0.3}, "outcomes is more than 1 in all\n  Choose floor up to 0.2.") for kind in (HMM, FixedHMM)),
     (HMM, {"header": "rows"}, "a token a row needs 15,025,010 ids, more than 10,000\n  Choose a coarser grid"),
     (Recall, {"n_pairs": 9, "n_keys": 8}, "9 pairs with distinct keys out of 8"),
     (Recall, {"n_pairs": 9, "n_values": 8}, "9 pairs with distinct values out of 8"),
