@@ -88,6 +88,9 @@ class JSpaces(NetworkStudy):
 
     def read(self, model: Model) -> dict[str, Any]:
         assert model.task is not None, "a tunnel has a task"
+        if model.info.d_model < RANKS_READ[-1]:
+            words = f"{model.name} has a stream of {model.info.d_model} dimensions"
+            raise self.refusal(words, f"Name networks of {RANKS_READ[-1]} or more.")
         sampled = partial(interp.sampled_prompts, model.task)
         lens = interp.fit_lens(
             model, sampled(self.n_lens, self.seed + 1), precision_bits=0.0, skip_first=self.skip_first, quiet=True

@@ -227,14 +227,16 @@ class NetworkStudy(CheckedStudy):
                 row |= {f"{of} null": untrained[of] for of in self.meanings if f"{of} null" not in row}
             rows.append(row)
         units = {"network": LABEL} | {of: unit for of, (unit, *_) in self.meanings.items()} | dict(self.more)
-        units = {of: units[of.removesuffix(" null")] for of in rows[0]}
         scalars = {}
         for of, (unit, null, meaning) in self.meanings.items():
-            values = [row[of] for row in rows if of in row]
-            if values and f"{of} null" in rows[0]:
-                scalars[of] = beside_null(values, [row[f"{of} null"] for row in rows], unit, null, meaning)
+            values, nulls = ([row[name] for row in rows if name in row] for name in (of, f"{of} null"))
+            if nulls:
+                scalars[of] = beside_null(values, nulls, unit, null, meaning)
             elif values:
                 scalars[of] = mean_over_seeds(values, unit, null, meaning)
+        lacking = {of: np.nan for row in rows for of in row}  # as those of deeper layers, in a shallower network
+        units = {of: units[of.removesuffix(" null")] for of in lacking}
+        rows = [lacking | row for row in rows]
         networks = Table.from_rows(rows, units, "Every network beside what stands for chance.")
         notes = ("Intervals are over networks, one training each.", *self.notes)
         tables = {"networks": networks, "models": fingerprint_table(models)}

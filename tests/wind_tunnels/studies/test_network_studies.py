@@ -1,5 +1,6 @@
 """Studies that read networks one by one: against brute force, other probes' numbers, planted truths and identities."""
 
+from dataclasses import replace
 from itertools import permutations
 
 import numpy as np
@@ -11,7 +12,7 @@ from interp.wind_tunnels.studies.fine_tuning import ARMS, FineTuning, distances,
 from interp.wind_tunnels.studies.j_spaces import JSpaces
 from interp.wind_tunnels.studies.moving_programs import ending_in, moving_programs, onward, prompts_of, run
 from interp.wind_tunnels.studies.other_variants import OtherVariants
-from interp.wind_tunnels.studies.over_seeds import beside_null, tunnels_named
+from interp.wind_tunnels.studies.over_seeds import NetworkStudy, beside_null, tunnels_named
 from interp.wind_tunnels.studies.transplants import Transplants, _rotated
 from interp.wind_tunnels.studies.update_courses import UpdateCourses, late_share
 from interp.wind_tunnels.studies.value_curve import ValueCurve
@@ -111,6 +112,27 @@ def test_mean_values_are_those_of_rows_of_equal_entropy(tmp_path):
     assert found["pc1_share"].null.value == pytest.approx(float(table["pc1_share null"][0]))
     untrained = ValueCurve(n_pool=60).read(untrained_copy(model, 1)[0])
     assert found["pc1_share"].null.value == untrained["pc1_share"] < found["pc1_share"].value
+
+
+@pytest.mark.parametrize("order", [slice(None), slice(None, None, -1)], ids=["deeper first", "deeper last"])
+def test_what_one_network_has_and_another_lacks_is_a_mean_over_those_that_have_it(order, tmp_path, monkeypatch):
+    model = interp.load(TUNNEL)
+    found = {"deep": {"a": (1.0, 0.5), "b": (0.8, 0.2)}, "flat": {"a": (3.0, 0.5)}}
+    read = [(name, replace(model, info=replace(model.info, name=name))) for name in found][order]
+    monkeypatch.setattr("interp.wind_tunnels.studies.over_seeds.opened", lambda *_: iter(read))
+
+    class Planted(NetworkStudy):
+        name, question, headline = "planted", "Is it found?", ("a",)
+        meanings = dict.fromkeys("ab", ("1", "chance", "a number"))
+
+        def read(self, model):
+            return found[model.name]
+
+    measured = Planted().measure(tmp_path, nothing)
+    assert (measured["a"].value, measured["a"].n, measured["b"].value, measured["b"].n) == (2.0, 2, 0.8, 1)
+    assert measured["b"].null.value == 0.2
+    table = measured.to_frame("networks").set_index("network")
+    assert table.loc["deep", "b"] == 0.8 and np.isnan(table.loc["flat", ["b", "b null"]].astype(float)).all()
 
 
 def test_a_number_beside_its_null_is_paired_by_seed():
