@@ -191,7 +191,7 @@ class HMM(HiddenMarkovTask):
     def _shown(self, *matrices: np.ndarray) -> list[Int[np.ndarray, "sequence token"]]:
         grid = self.probability_grid
         if self.header == "entries":
-            return [(steps - grid.least).reshape(len(steps), -1) for steps in matrices]
+            return [np.concatenate([row - grid.least for row in steps.swapaxes(0, 1)], axis=1) for steps in matrices]
         first = np.cumsum([0, *self._rows_by_place])[:-1].reshape(2, self.S)  # [matrix, row]
         return [ids + grid.rank(steps) for ids, steps in zip(first, matrices, strict=True)]
 

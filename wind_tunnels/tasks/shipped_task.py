@@ -82,7 +82,8 @@ class ShippedTask(Task, Checked):
 
 def in_turn(first: Shaped[np.ndarray, "sequence step *rest"], second: np.ndarray) -> np.ndarray:
     """a1 b1 a2 b2 … along the axis of steps."""
-    return np.stack([first, second], axis=2).reshape(len(first), -1, *first.shape[2:])
+    n, n_steps = first.shape[:2]  # which may be no sequence
+    return np.stack([first, second], axis=2).reshape(n, 2 * n_steps, *first.shape[2:])
 
 
 def earlier(happens: Bool[np.ndarray, "sequence step symbol"]) -> Bool[np.ndarray, "sequence step symbol"]:

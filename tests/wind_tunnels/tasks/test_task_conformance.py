@@ -71,7 +71,8 @@ SOUND = [
     Selection("rotations", "bijections", V=4, L=3),
 ]
 FEW = [*{type(task): task for task in SOUND}.values()]  # one of each kind
-DESCRIBED = [*SOUND, *(type(task)() for task in FEW), Mixture("same")]
+FOUR = Mixture([{"task": "hmm", "K": 2}] * 4)  # of three sequences, one component has none
+DESCRIBED = [*SOUND, *(type(task)() for task in FEW), Mixture("same"), FOUR]
 
 
 @pytest.mark.parametrize("task", quick(FEW, SOUND), ids=str)
