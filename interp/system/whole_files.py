@@ -172,7 +172,8 @@ def move(source: Path, target: Path) -> None:
             raise taken from error
         raise
     for folder in {source.parent, target.parent}:
-        _sync(folder)
+        with suppress(FileNotFoundError):  # it was left empty, and another process has just removed it
+            _sync(folder)
 
 
 def bring_to_disk(path: Path) -> None:

@@ -36,6 +36,8 @@ def print_figures(figures: Mapping[str, Figure], title: str) -> None:
 
 def print_sweep(sweep: Mapping[str, Any]) -> None:
     """A row for each combination: means over seeds with both intervals, and the floor."""
+    from ..plans.sweep import label
+
     varied = [*dict.fromkeys(name for cell in sweep["cells"] for name in cell["settings"])]
     rows = []
     for cell in sweep["cells"]:
@@ -54,9 +56,8 @@ def print_sweep(sweep: Mapping[str, Any]) -> None:
         rows,
     )
     for cell in sweep["cells"]:
-        of = ", ".join(f"{name} = {value}" for name, value in cell["settings"].items()) or "the only combination"
         for seed, words in cell["failures"].items():
-            print(f"FAILED: {of}, seed {seed}: {_short(words)}")
+            print(f"FAILED: {label(cell['settings'])}, seed {seed}: {_short(words)}")
         for run in cell["runs"]:
             if run["stage"] < run["n_stages"]:
                 print(f"note: {run['folder']} ended in stage {run['stage']} of {run['n_stages']} of its curriculum")
@@ -180,7 +181,7 @@ def sweep_command(
     The first value of each setting is the reference. All have the same seeds. The same command resumes.
     """
     kind = _task(task)
-    from ..plans.sweep import SWEEP_NAME, cells, refuse_impossible, run_sweep
+    from ..plans.sweep import SWEEP_NAME, cells, run_sweep
 
     named = {"arch": arch, "n_kv_heads": kv_heads, "window": window, "n_layers": depths, "d_model": d_model}
     more = read_settings(vary).items()
@@ -188,9 +189,7 @@ def sweep_command(
         name: value if isinstance(value, list) else [*map(read_value, split_commas(str(value)))]
         for name, value in by_name([*((n, words) for n, words in named.items() if words is not None), *more]).items()
     }
-    design = "crossed" if crossed else "one-at-a-time"
-    swept = cells(kind, read_settings(set_), varied, seeds, design=design, keep=_keep(keep))
-    refuse_impossible(swept)
+    swept = cells(kind, read_settings(set_), varied, seeds, crossed=crossed, keep=_keep(keep))
     plans = [plan.name for cell in swept for plan in cell.plans.values()]
 
     def on_begin(plan: "TrainingPlan") -> "OnStep | None":

@@ -26,7 +26,7 @@ from ..networks.weights import save_weights
 from ..training.loop import CurvePoint, TrainingState, keeping_in
 from ..training.plan import TrainingPlan
 from ..training.sampling import evaluation_generators, evaluation_sequences, share_seen
-from .evaluation import Evaluation, LogProbs, by_predictor, evaluate, extrapolate, figure_names, longer
+from .evaluation import Evaluation, LogProbs, by_predictor, evaluate, extrapolate, longer
 
 EVAL_SEED = 20_000
 N_EVAL = 4000
@@ -80,8 +80,8 @@ def check_limits(task: Task, limits: Mapping[str, float], horizon: int | None) -
     if not limits:
         return
     sequences = evaluation_sequences(task, N_EVAL, EVAL_SEED)
-    sides = _sides(sequences, horizon)
-    known = [*(side + name for side, at in sides for name in figure_names(sequences.at(at))), SEEN]
+    uniform = np.full((*sequences.targets.shape, task.vocab_size), -np.log(task.vocab_size))
+    known = [*evaluate_sides(uniform, sequences, evaluation_generators(EVAL_SEED)[1], horizon).figures, SEEN]
     for name, limit in limits.items():
         if name not in known:
             raise UnknownName("figure", name, known)

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 
 from interp.errors import UsageError
 from interp.findings import Interval, Null, Scalar
@@ -100,29 +100,6 @@ def asked_slices(sequences: Sequences) -> dict[str, str]:
     return {name: "" if name == first else f"{name}." for name in names if name in sequences.scored_slice}
 
 
-def figure_names(sequences: Sequences) -> list[str]:
-    """The names of the figures that an evaluation on these sequences has."""
-    lacking = {start: _lacking(_only(sequences.posterior, sequences, of)[1])
-               for of, start in asked_slices(sequences).items()}  # fmt: skip
-    return [start + name for start, without in lacking.items() for name in FIGURE_UNITS if name not in without]
-
-
-def _lacking(sequences: Sequences) -> dict[str, str]:
-    """The figures that there are none of on these sequences, and why, where that wants a note."""
-    found = {BEYOND_WINDOW: ""} if not sequences.windows else {}
-    if 2 not in sequences.windows:
-        found[TO_WINDOW_2] = ""
-    if not _is_certain(sequences).any():
-        found["accuracy_where_certain"] = "no posterior here is a point mass"
-    if baseline_kl(sequences)["constant"].mean() <= _NO_ERROR_BITS:
-        found["skill"] = "one constant answer is the posterior everywhere, so there is nothing to be skilled at"
-    return found
-
-
-def _is_certain(sequences: Sequences) -> Bool[np.ndarray, "sequence scored"]:
-    return sequences.posterior.max(axis=-1) > _CERTAIN
-
-
 def primary_slice(log_probs: LogProbs, sequences: Sequences) -> tuple[np.ndarray, Sequences]:
     """Predictions and sequences where the primary slice is asked for; all of them where slices have no names."""
     return _only(log_probs, sequences, next(iter(asked_slices(sequences))))
@@ -152,16 +129,21 @@ def _evaluate_slice(log_probs: LogProbs, sequences: Sequences, weights: Weights)
     values["mae_per_sequence_bits"] = values["absolute_entropy_error_bits"]
     values["mae_mean_first_bits"] = np.abs(means["entropy_error_bits"]).mean(axis=-1)
     values["worst_position_kl_bits"] = means["kl_bits"].max(axis=-1)
-    lacking, is_certain = _lacking(sequences), _is_certain(sequences)
-    if "accuracy_where_certain" not in lacking:
+    is_certain, notes = sequences.posterior.max(axis=-1) > _CERTAIN, []
+    if is_certain.any():
         right = weights @ (scored["is_answered"] * is_certain).sum(axis=1)
         values["accuracy_where_certain"] = ratio(right, weights @ is_certain.sum(axis=1))
+    else:
+        notes.append("accuracy_where_certain: no posterior here is a point mass")
     floor = {name: weights @ kl.mean(axis=1) for name, kl in baseline_kl(sequences).items()}
-    if "skill" not in lacking:
+    if floor["constant"][0] > _NO_ERROR_BITS:
         values["skill"] = 1.0 - ratio(values["kl_bits"], floor["constant"])
-    if BEYOND_WINDOW not in lacking:
-        values[BEYOND_WINDOW] = values["kl_bits"] - np.min([floor[f"window-{w}"] for w in sequences.windows], axis=0)
-    if TO_WINDOW_2 not in lacking:
+    else:
+        notes.append("skill: one constant answer is the posterior everywhere, so there is nothing to be skilled at")
+    readers = [floor[f"window-{w}"] for w in sequences.windows]
+    if readers:
+        values[BEYOND_WINDOW] = values["kl_bits"] - np.min(readers, axis=0)
+    if 2 in sequences.windows:
         values[TO_WINDOW_2] = ratio(values["kl_bits"], floor["window-2"])
     figures = {name: figure_of(values[name], unit) for name, unit in FIGURE_UNITS.items() if name in values}
     if is_certain.any():  # a share of 0 or 1 has no spread to resample: the bound of Clopper and Pearson in its place
@@ -169,8 +151,7 @@ def _evaluate_slice(log_probs: LogProbs, sequences: Sequences, weights: Weights)
         low = share_bounds(n, n)[0] if share.value == 1.0 else share.low
         high = share_bounds(0, n)[1] if share.value == 0.0 else share.high
         figures["accuracy_where_certain"] = replace(share, low=low, high=high)
-    notes = tuple(f"{name}: {why}" for name, why in lacking.items() if why)
-    return Evaluation(figures, _by_position(means, sequences), baselines(sequences), len(sequences), notes)
+    return Evaluation(figures, _by_position(means, sequences), baselines(sequences), len(sequences), tuple(notes))
 
 
 def score(log_probs: LogProbs, sequences: Sequences) -> Scores:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from interp.errors import UnknownName
+from interp.errors import named
 from interp.system.values import read
 
 from ..validation import POSITIVE, Checked, Conflict
@@ -47,9 +47,7 @@ NEEDED: Mapping[str, str] = {
 
 def architecture(arch: str) -> frozenset[str]:
     """What the architecture of this name has; an unknown one lists the nearest."""
-    if arch not in ARCHITECTURES:
-        raise UnknownName("architecture", arch, ARCHITECTURES)
-    return ARCHITECTURES[arch]
+    return named("architecture", str(arch), ARCHITECTURES)
 
 
 def has(arch: str, setting: str) -> bool:

@@ -106,9 +106,7 @@ def build(network: Network, task: Task, generator: torch.Generator) -> PreTraine
     """A network for the task with fresh float32 weights, drawn from `generator` alone."""
     config = config_of(network, task)
     with torch.random.fork_rng(devices=[]), quiet_libraries():
-        if BUILDERS[
-            network.arch
-        ].keeps:  # the others are drawn below, whatever transformers draws from the global generator
+        if BUILDERS[network.arch].keeps:  # what transformers draws from the global generator, else drawn anew below
             torch.manual_seed(int(torch.randint(2**62, (), generator=generator)))
         attention = attention_implementation(config)
         model = AutoModelForCausalLM.from_config(config, dtype=torch.float32, attn_implementation=attention)
@@ -135,7 +133,7 @@ def _initialise(model: PreTrainedModel, network: Network, generator: torch.Gener
     builder = BUILDERS[network.arch]
 
     def draw(name: str, weight: torch.Tensor) -> None:
-        scale = network.residual_scale if name.endswith(builder.residual_writers or "-") else 1.0
+        scale = network.residual_scale if name.endswith(builder.residual_writers) else 1.0
         weight.normal_(0.0, network.init_std * scale, generator=generator)
 
     for name, module in model.named_modules():
@@ -143,12 +141,12 @@ def _initialise(model: PreTrainedModel, network: Network, generator: torch.Gener
             module.weight.normal_(0.0, network.embedding_std, generator=generator)
         elif isinstance(module, nn.LSTM):
             initialise_lstm(module, network.init_std, generator)
-        elif isinstance(module, nn.Linear) and not name.endswith(builder.keeps or "-"):
+        elif isinstance(module, nn.Linear) and not name.endswith(builder.keeps):
             draw(name, module.weight)
             if module.bias is not None:
                 module.bias.zero_()
     for name, parameter in model.named_parameters():
-        if name.endswith(builder.bare or "-"):
+        if name.endswith(builder.bare):
             draw(name, parameter)
 
 

@@ -1,6 +1,5 @@
 """Trained weights: a checkpoint by name or folder, from which another training may start."""
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -51,13 +50,6 @@ class TunnelCheckpoint:
     def record(self) -> dict[str, str]:
         """What of it belongs to the plan and the card of a training that starts from it: not where it lay."""
         return {"tunnel": self.name, "fingerprint": self.fingerprint}
-
-    def is_named_by(self, record: Mapping[str, str]) -> bool:
-        """Whether the `init` of a card is this one; up to format 2 cards had the SHA-256 of the file of weights."""
-        if "weights" not in record:
-            return record == self.record()
-        digest = hashlib.sha256((self.folder / WEIGHTS_NAME).read_bytes()).hexdigest()
-        return record == {"tunnel": self.name, "weights": digest}
 
     def refuse_larger(self, task: Task) -> None:
         """Raise `UsageError` where the task needs token ids that this checkpoint does not have."""

@@ -61,7 +61,7 @@ def rebuild(shipped: Path, kind: type[Task], folder: Path, on_step: OnStep | Non
         )
     card, steps = read_card(shipped), kept_steps(shipped)
     init = None if card.init is None else open_tunnel(f"{TUNNEL}{card.init['tunnel']}")
-    if init is not None and not init.is_named_by(card.init or {}):
+    if init is not None and card.init != init.record():
         raise ModelError(
             asked=f"a training that started from {init.name}",
             found="the weights shipped under that name have changed since",

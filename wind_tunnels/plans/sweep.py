@@ -2,8 +2,8 @@
 
 Trainings of a sweep are matched: they share everything but what is varied. One at a time, the first value of each
 setting is the reference; a setting that only some architectures have is varied on the first named one that has it.
-A training that fails is reported in its place and stops nothing. What is finished is not trained again, so the same
-command goes on where it was stopped.
+A combination that makes no sense is refused before anything is trained; a training that fails is reported in its place
+and stops nothing. What is finished is not trained again, so the same command goes on where it was stopped.
 """
 
 import json
@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import product
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from interp.errors import InterpError, UsageError
 from interp.statistics.intervals import t_mean
@@ -23,14 +23,13 @@ from interp.tunnel import Task
 
 from ..networks.architectures import NEEDED, has
 from ..training.loop import OnStep
-from ..training.plan import TrainingPlan
+from ..training.plan import Recipe, TrainingPlan
 from .train_tunnel import FinishedTraining, Keep, make_plan, side_by_side, train_tunnel
 
 SWEEP_NAME = "sweep.json"
 SWEEP_FORMAT = 1
 FIGURES = ("kl_bits", "mae_per_sequence_bits")
 Settings = Mapping[str, Any]
-Design = Literal["one-at-a-time", "crossed"]
 
 
 @dataclass
@@ -38,7 +37,7 @@ class Cell:
     """One combination of settings: its plans by seed, and what became of them."""
 
     settings: Settings
-    plans: dict[int, TrainingPlan] = field(default_factory=dict)
+    plans: Mapping[int, TrainingPlan]
     finished: dict[int, FinishedTraining] = field(default_factory=dict)
     failures: dict[int, str] = field(default_factory=dict)
 
@@ -62,31 +61,39 @@ def cells(
     varied: Mapping[str, Sequence[Any]],
     n_seeds: int,
     *,
-    design: Design = "crossed",
+    crossed: bool = False,
     keep: Keep = (),
 ) -> list[Cell]:
-    """Every combination of the design with its plans; what cannot be trained has its refusal at once."""
-    repeated = sorted(set(fixed) & set(varied))
-    if repeated or "seed" in varied:
-        raise UsageError(
-            asked=f"a sweep over {', '.join(varied)}",
-            found=f"{repeated[0]} is set and varied" if repeated else "seeds are counted by --seeds",
-            fix="Name every field once.",
-        )
-    values = {
-        name: [*dict.fromkeys(tuple(x) if isinstance(x, list) else x for x in each)] for name, each in varied.items()
-    }
-    first_seed = int(fixed.get("seed", 0))
-    crossed = (dict(zip(values, each, strict=True)) for each in product(*values.values()))
-    found = [Cell(settings) for settings in (crossed if design == "crossed" else _one_at_a_time(values, fixed))]
-    for cell in found:
+    """Every combination with its plans, or one setting varied at a time; `UsageError` if one cannot be trained."""
+    faults = [f"{name} is set and varied" for name in sorted(set(fixed) & set(varied))]
+    faults += [f"{name} has no value" for name, each in varied.items() if not each]
+    faults += ["seeds are counted by --seeds"] if "seed" in varied else []
+    if faults:
+        fix = "Name every field once, with one value or more."
+        raise UsageError(asked=f"a sweep over {', '.join(varied)}", found=faults[0], fix=fix)
+    values = {name: [x for i, x in enumerate(each) if x not in each[:i]] for name, each in varied.items()}
+    first_seed = Recipe(seed=fixed.get("seed", 0)).seed
+    every = (dict(zip(values, each, strict=True)) for each in product(*values.values()))
+    found = []
+    for settings in every if crossed else _one_at_a_time(values, fixed):
+        plans = {}
         for seed in range(first_seed, first_seed + n_seeds):
+            given, variant = {**fixed, **settings, "seed": seed}, _variant(settings, seed)
             try:
-                settings = {**fixed, **cell.settings, "seed": seed}
-                cell.plans[seed] = make_plan(kind, settings, variant=_variant(cell.settings, seed), keep=keep)
+                plans[seed] = make_plan(kind, given, variant=variant, keep=keep)
             except InterpError as error:
-                cell.failures[seed] = str(error)
+                raise UsageError(
+                    asked=f"a sweep with {label(settings)}",
+                    found=f"nothing was trained, as {error.asked} makes no sense: {error.found}",
+                    fix=f"{error.fix} Without --crossed each setting is varied where it can be.",
+                ) from error
+        found.append(Cell(settings, plans))
     return found
+
+
+def label(settings: Settings) -> str:
+    """A combination in words."""
+    return ", ".join(f"{name} = {value}" for name, value in settings.items()) or "the only combination"
 
 
 def _one_at_a_time(values: Mapping[str, Sequence[Any]], fixed: Settings) -> Iterator[Settings]:
@@ -111,26 +118,6 @@ def _one_at_a_time(values: Mapping[str, Sequence[Any]], fixed: Settings) -> Iter
             )
         for value in values[name][1:]:
             yield {**reference(home), name: value}
-
-
-def _label(settings: Settings) -> str:
-    """`llama, n_kv_heads 2`."""
-    parts = [str(value) if name == "arch" else f"{name} {value}" for name, value in settings.items()]
-    return ", ".join(parts) or "reference"
-
-
-def refuse_impossible(swept: Sequence[Cell]) -> None:
-    """Raise `UsageError` where a combination cannot be trained as its options stand, before any other is."""
-    refused = [(cell, next(iter(cell.failures.values()))) for cell in swept if not cell.plans and cell.failures]
-    if refused:
-        cell, why = refused[0]
-        reason = ". ".join(line.strip().rstrip(".") for line in why.splitlines())
-        more = f", and {len(refused) - 1} more make none either" if len(refused) > 1 else ""
-        raise UsageError(
-            asked=f"a sweep of {len(swept)} combination{'s' if len(swept) > 1 else ''}",
-            found=f"{_label(cell.settings)} makes no sense{more}; nothing was trained",
-            fix=f"{reason}. Without --crossed each setting is varied where it can be.",
-        )
 
 
 def run_sweep(

@@ -36,6 +36,9 @@ Found = TypeVar("Found")
 Keep = Collection[int] | Literal["log"]
 """Steps whose weights are kept; `log` are 0, 1, 2, 4, 8 ... up to the end, which the training leaves anyway."""
 
+_EARLIER = ("fresh_share", "checkpoints_per_doubling")
+"""Settings of a recipe that cards had once: fresh sequences among fixed ones, and which steps were kept."""
+
 
 @dataclass(frozen=True)
 class FinishedTraining:
@@ -68,8 +71,8 @@ def make_plan(
     task, recipe = kind(**mine[kind]), Recipe(**mine[Recipe])
     refuse_too_many(task, max(N_EVAL, recipe.batch, recipe.n_distinct or 0))
     check_limits(task, limits or {}, recipe.horizon)
-    doubling = dataclasses.replace(recipe, checkpoints_per_doubling=1)
-    steps = doubling.checkpoint_steps()[:-1] if isinstance(keep, str) else keep
+    doubled = (2**i for i in range((recipe.n_steps - 1).bit_length()))
+    steps = (0, *doubled) if isinstance(keep, str) else keep
     if init is None:
         return TrainingPlan(task, Network(**mine[Network]), recipe, None, variant, limits or {}, steps)
     if mine[Network]:
@@ -154,8 +157,8 @@ def plan_from_card(
 ) -> TrainingPlan:
     """The training that a card tells of; fields that came later have the values they had then."""
     limits = {name: figure.limit for name, figure in card.figures.items() if figure.limit is not None}
-    kept = {name: value for name, value in card.recipe.items() if name != "fresh_share"}  # 0: see `_is_of`
-    network, recipe = Network(arch=card.arch, **card.network), Recipe(seed=card.seed, **kept)
+    settings = {name: value for name, value in card.recipe.items() if name not in _EARLIER}
+    network, recipe = Network(arch=card.arch, **card.network), Recipe(seed=card.seed, **settings)
     return TrainingPlan(make_task(kind, card.parameters), network, recipe, init, card.variant, limits, keep)
 
 
@@ -173,10 +176,8 @@ def _finished_card(plan: TrainingPlan, target: Path) -> TunnelCard:
 
 
 def _is_of(card: TunnelCard, plan: TrainingPlan) -> bool:
-    if card.task != plan.task.name or (card.init is None) != (plan.init is None):
+    if card.task != plan.task.name or card.init != (None if plan.init is None else plan.init.record()):
         return False
-    if card.recipe.get("fresh_share"):  # of earlier cards: fresh sequences among fixed ones
-        return False
-    if plan.init is not None and card.init is not None and not plan.init.is_named_by(card.init):
+    if card.recipe.get("fresh_share"):
         return False
     return plan_from_card(card, type(plan.task), plan.init, plan.keep).digest == plan.digest

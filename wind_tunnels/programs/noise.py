@@ -20,8 +20,7 @@ from interp.errors import UsageError
 from interp.system.whole_files import begins_with, telling, writing
 
 from ..validation import Checked
-from .rules import CARD, TRUTH
-from .task import read_program, shipped_programs
+from .task import CARD, TRUTH, read_program, shipped_programs
 
 _WRITE_WIDTH = 2
 

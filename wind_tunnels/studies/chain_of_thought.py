@@ -1,17 +1,10 @@
 """The study `chain_of_thought`: does a scratchpad let a network answer questions that are deeper than itself?
 
 Networks are trained on iterated permutations (task `permutation`) with a scratchpad and without, from several seeds.
-
-    depth        by the number of steps k that are asked for: probability that the answer is right where the pairs show
-                 every step and no symbol comes twice (the ideal observer's is 1), and KL from the exact posterior of
-                 πᵏ(s). With a scratchpad both are of the whole way: the product of the probabilities of all symbols up
-                 to the k-th, at most that of the answer, and the sum of their KLs, by the chain rule that of the way
-                 and at least that of its last symbol
-    belief       at each step by itself, so that position tells nothing: R² of the exact posterior in the final stream
-                 (probe `belief`); the null are beliefs permuted between sequences with the same token there
-    interchange  at one step the stream becomes that of another sequence. Probability that the network then writes the
-                 way on from the other's symbol in the sequence's own permutation, as far as the pairs show it; the null
-                 is a move of the same length in a random direction
+With a scratchpad, figures of k steps are of the whole way: the product of the probabilities of all symbols up to the
+k-th, at most that of the answer, and the sum of their KLs, by the chain rule that of the way and at least that of its
+last symbol. Beliefs are read at each step by itself, so that position says nothing. At one step the stream becomes that
+of another sequence: does the network write the way on from the other's symbol in the sequence's own permutation?
 
 Source: the notes on Paper III (arXiv 2512.23752) on chains of thought, asked where every intermediate belief is known.
 """
@@ -20,13 +13,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from jaxtyping import Float, Int, Shaped
 
+import interp
 from interp.findings import Findings, Null, Scalar
 from interp.information import entropy_bits, kl_bits
+from interp.model import Model
 from interp.need import Need
 from interp.statistics.ratio import ratio
 from interp.system.progress import Report
@@ -43,11 +38,9 @@ from .over_seeds import (
     fingerprint_table,
     mean_over_seeds,
     plans_over_seeds,
+    read_by,
     trained,
 )
-
-if TYPE_CHECKING:
-    from interp.model import Model
 
 OUTCOMES, STREAM = Need("outcome_log_prob"), Need("resid")
 ARMS = {"scratchpad": "with a scratchpad", "none": "without", "deep": "without, more layers"}
@@ -113,8 +106,6 @@ class ChainOfThought(CheckedStudy):
     }  # fmt: skip
 
     def measure(self, work: Path, progress: Report) -> Findings:
-        import interp
-
         asked = [(arm, seed) for seed in self.seeds for arm in ARMS]
         of_arms = []
         for arm in ARMS:
@@ -155,7 +146,7 @@ class ChainOfThought(CheckedStudy):
     def _n_layers(self, arm: str) -> int:
         return self.n_layers_deep if arm == "deep" else self.n_layers
 
-    def _read(self, model: "Model", arm: str, seed: int) -> dict[str, Columns]:
+    def _read(self, model: Model, arm: str, seed: int) -> dict[str, Columns]:
         from ..networks.networks import predict
         from ..training.sampling import evaluation_sequences
 
@@ -171,26 +162,20 @@ class ChainOfThought(CheckedStudy):
             found["by_step"] = self._beliefs(model, task)
         return found | ({"swaps": self._swapped(model, task)} if task.scratchpad else {})
 
-    def _beliefs(self, model: "Model", task: IteratedPermutation) -> Columns:
-        import interp
+    def _beliefs(self, model: Model, task: IteratedPermutation) -> Columns:
         from interp.prompting.tunnel_sequences import as_prompts
 
-        asked = {"sites": ("resid",), "interchange": False, "n_permutations": 19, "n_bootstrap": 20}
+        asked = {"belief": {"sites": ("resid",), "interchange": False, "n_permutations": 19, "n_bootstrap": 20}}
         drawn, rng = task.sample(np.random.default_rng(0), self.n_pool), np.random.default_rng(0)
         found = []
         for k in range(task.depth):
             chosen = drawn.at(np.array([k]))
             prompts = [as_prompts(task, each, f"step {k + 1}") for each in (chosen, exchanged(chosen, rng))]
-            found.append([
-                interp.run(model, probes=["belief"], settings={"belief": asked}, prompts=each, out=None, quiet=True)
-                .findings["belief"]["r2"].value
-                for each in prompts
-            ])  # fmt: skip
+            found.append([read_by(asked, model, prompts=each)["belief"]["r2"].value for each in prompts])
         return dict(zip(BY_STEP, np.array(found).T, strict=True))
 
-    def _swapped(self, model: "Model", task: IteratedPermutation) -> Columns:
+    def _swapped(self, model: Model, task: IteratedPermutation) -> Columns:
         """By depth the probability of the way on from the other's symbol, once swapped and once moved at random."""
-        import interp
         from interp.prompting.tunnel_sequences import as_prompts
 
         k, drawn, rng = self.swap_step - 1, task.sample(np.random.default_rng(0), self.n_pool), np.random.default_rng(0)

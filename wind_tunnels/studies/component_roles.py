@@ -1,26 +1,8 @@
 """The study `component_roles`: what residual stream, feed-forward and attention do for a belief, in several networks.
 
-Claims of Paper I, each asked of every network and told as a mean over networks with a t interval:
-
-    belief        R² of the exact belief in the final stream beyond position, and bits by which the prediction follows a
-                  donor's belief that is put into the stream (probe `belief`)
-    update        what feed-forward writes of the predicted token's logit, as a share of what both blocks write (probe
-                  `components`), and the KL from the posterior that removing it in a layer adds
-    routing       queries of every layer permuted between sequences: does the prediction become the posterior for the
-                  donor's key in the sequence's own context?
-    accumulation  KL of the exact posterior from what each depth decodes to: how much the least helpful layer takes off
-    frame         keys changed in all layers, and the head that binds removed: what each change adds to that KL
-
-Of the frame:
-
-    collapsed   every head keeps the first principal axis of its keys alone: no two keys are orthogonal any more
-    turned      keys are turned by 60 degrees in random planes, which moves each by its own length and leaves all
-                cosines between them as they are: a change as large as the collapse, without its loss of orthogonality
-    stretched   keys are stretched along one direction a head and queries shrunk along it: cosines as large as one
-                likes, and every score as it was
-
-The binding head is the one of the first layer that attends most from values to the keys before them; it and, one by
-one, the other heads of that layer are set to zero.
+Keys that are collapsed on one axis a head are no longer orthogonal. Turned keys move as far and keep all cosines
+between them; of stretched ones, with queries shrunk alike, cosines are as large as one likes, and every score is as it
+was.
 
 Source: Paper I (arXiv 2512.22471), the roles of the components.
 """
@@ -28,26 +10,25 @@ Source: Paper I (arXiv 2512.22471), the roles of the components.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from jaxtyping import Float
 from scipy.linalg import block_diag
 
+import interp
+from interp.capture import Capture
+from interp.edit import Edit
 from interp.findings import Findings, Null
 from interp.information import kl_bits, restricted, total_variation
+from interp.model import Model
 from interp.need import Need
+from interp.prompt import PromptSet
 from interp.statistics.spectra import principal_axes
 from interp.system.progress import Report
 
 from ..tasks.bijection import exact_posterior
-from .over_seeds import NetworkStudy, difference_scalar
-
-if TYPE_CHECKING:
-    from interp.capture import Capture
-    from interp.edit import Edit
-    from interp.model import Model
-    from interp.prompt import PromptSet
+from .over_seeds import NetworkStudy, difference_scalar, read_by
 
 OUTCOMES, QUERIES = Need("outcome_log_prob"), Need("q_pre")
 KEYS, BEFORE = Need("k", at="tunnel"), Need("mass_previous", at="tunnel")
@@ -148,22 +129,18 @@ class ComponentRoles(NetworkStudy):
         beyond = {"keys_collapsed_beyond_turned_bits": difference_scalar(collapsed, turned, "bits", words)}
         return replace(found, scalars=beyond | dict(found.scalars))
 
-    def read(self, model: "Model") -> dict[str, Any]:
-        import interp
-
+    def read(self, model: Model) -> dict[str, Any]:
         if model.task is None or model.task.name != "bijection" or getattr(model.task, "layout", "") != "sepvocab":
             only = "queries can be given another address only where a sequence is pairs of keys and values"
             raise self.refusal(f"{only}: {model.name}", "Name a bijection tunnel of separate vocabularies.")
         shared = {"n_permutations": self.n_permutations, "n_bootstrap": self.n_bootstrap, "seed": self.seed}
         asked = {"belief": {"sites": ("resid",), **shared}, "components": shared}
-        probes = interp.run(
-            model, probes=list(asked), settings=asked, n_pool=self.n_pool, out=None, quiet=True
-        ).findings
+        probes = read_by(asked, model, n_pool=self.n_pool)
         belief, components = probes["belief"], probes["components"]
         prompts = interp.sampled_prompts(model.task, self.n_pool, self.seed)
         read = interp.collect(model, prompts, [OUTCOMES, QUERIES, *_LOGITS])
 
-        def harm(edits: "Sequence[Edit]") -> float:
+        def harm(edits: Sequence[Edit]) -> float:
             return _kl(interp.collect(model, prompts, [OUTCOMES], edits=edits)) - _kl(read)
 
         layers = range(model.info.n_layers)
@@ -191,14 +168,12 @@ class ComponentRoles(NetworkStudy):
         return found
 
 
-def routed_shares(model: "Model", prompts: "PromptSet", read: "Capture") -> tuple[float, float]:
+def routed_shares(model: Model, prompts: PromptSet, read: Capture) -> tuple[float, float]:
     """How far the prediction becomes the posterior for the next sequence's keys, given that one's queries.
 
     A share of the total variation that goes; the second is that for the keys of the sequence after, as a null. Asked of
     rows at which that posterior is not the sequence's own.
     """
-    import interp
-
     tokens = np.array([prompt.token_ids for prompt in prompts.prompts])
     values = tokens[:, 1::2] - model.task.V  # pyrefly: ignore[missing-attribute]
     keys, values = tokens[:, 0::2], np.pad(values, ((0, 0), (0, 1)), constant_values=-1)  # the last is not shown
@@ -222,17 +197,15 @@ def routed_shares(model: "Model", prompts: "PromptSet", read: "Capture") -> tupl
     return shares[0], shares[1]
 
 
-def _kl(read: "Capture") -> float:
+def _kl(read: Capture) -> float:
     assert read.posterior is not None, "a tunnel's prompts have one"
     return float(kl_bits(read.posterior, np.exp2(read[OUTCOMES].astype(np.float64))).mean())
 
 
 def key_frame(
-    model: "Model", prompts: "PromptSet", harm: Callable[["Sequence[Edit]"], float]
+    model: Model, prompts: PromptSet, harm: Callable[[Sequence[Edit]], float]
 ) -> "dict[str, float | tuple[float, float]]":  # fmt: skip
     """|cos| of keys as they are and stretched, the bits that each change adds (`harm`), those of the heads removed."""
-    import interp
-
     read = interp.collect(model, prompts, [KEYS, BEFORE])
     rows = read.rows_at("tunnel")
     changes = key_changes(model, read[KEYS].astype(np.float64))
@@ -247,10 +220,8 @@ def key_frame(
     }
 
 
-def key_changes(model: "Model", keys: Float[np.ndarray, "layer row head feature"]) -> "dict[str, list[Edit]]":
+def key_changes(model: Model, keys: Float[np.ndarray, "layer row head feature"]) -> dict[str, list[Edit]]:
     """The edits of each change, in all layers at once."""
-    import interp
-
     (n_layers, _, n_heads, d_head), rng = keys.shape, np.random.default_rng(0)
     whole, all_layers = np.eye(n_heads * d_head), tuple(range(n_layers))
     turn = np.kron(np.eye(d_head // 2), np.array([[0.5, -np.sqrt(0.75)], [np.sqrt(0.75), 0.5]]))

@@ -9,20 +9,19 @@ Source: the authors' construction-boundary experiments (July 2026): decodable is
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from jaxtyping import Float
 from scipy.optimize import brentq
 
+import interp
+from interp.model import Model
 from interp.need import Need
 from interp.statistics.linear_readout import read_out
 
 from .moving_programs import modulus, moving_programs, onward, prompts_of, run
 from .over_seeds import NetworkStudy
-
-if TYPE_CHECKING:
-    from interp.model import Model
 
 STREAM, PREDICTED = Need("resid"), Need("next_log_prob")
 N_RANDOM = 20
@@ -52,9 +51,7 @@ class DecodedParameters(NetworkStudy):
         "removed_bits": ("bits", _SUBSPACE, "surprise at the right value that removing the readout's subspace adds"),
     }
 
-    def read(self, model: "Model") -> dict[str, Any]:
-        import interp
-
+    def read(self, model: Model) -> dict[str, Any]:
         rng, p = np.random.default_rng(self.seed), modulus(model, self)
         program = moving_programs(rng, self.n, p)[0]
         values = run(program, rng, self.seen, p)

@@ -2,13 +2,8 @@
 
 For every seed one network is trained on a task and then further, from the same weights, for as many steps in three
 ways: on the same task (which is the null), on the task with a shifted prior, and on a few sequences shown again and
-again. Of each the distance from the network before is read on the same sequences of the first task:
-
-    orthogonality   mean |change| of the cosines of the first layer's keys of different tokens, about their common mean
-    axis            1 − |cos| of the entropy axes of the final stream (ridge, probe `value_axis`)
-    frame           total variation of the attention rows, mean over layers, heads and scored positions
-
-A ratio of 1 says that the new data move no more than as many further steps on the old.
+again. Of each the distances (`MEASURES`) from the network before are read on the same sequences of the first task. A
+ratio of 1 says that the new data move no more than as many further steps on the old.
 
 Source: the closing remark of Paper III (arXiv 2512.23752) on instruction tuning, asked where the prior is known.
 """
@@ -16,16 +11,19 @@ Source: the closing remark of Paper III (arXiv 2512.23752) on instruction tuning
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from jaxtyping import Float, Shaped
 
+import interp
 from interp.findings import Findings, Scalar
+from interp.model import Model
 from interp.need import Need
 from interp.registry import load_entry
 from interp.system.progress import Report, part_of
 from interp.table import LABEL, Table
+from interp.tunnel import Task
 
 from ..plans.settings import read_settings
 from ..validation import DISTINCT
@@ -37,11 +35,8 @@ from .over_seeds import (
     mean_over_seeds,
     plans_over_seeds,
     ratio_scalar,
+    read_by,
 )
-
-if TYPE_CHECKING:
-    from interp.model import Model
-    from interp.tunnel import Task
 
 ARMS = ("same", "shifted", "memorised")
 MEASURES = {
@@ -80,19 +75,19 @@ class FineTuning(CheckedStudy):
     )
 
     def measure(self, work: Path, progress: Report) -> Findings:
-        import interp
-
         from ..networks.architectures import Network
         from ..plans.train_tunnel import make_plan, train_tunnels
 
         n, n_arms = len(self.seeds), len(ARMS) * len(self.seeds)
         total = 2 * (n + n_arms)
-        bases = [each.folder for each in train_tunnels(plans_over_seeds(self), work, part_of(progress, total))]
         given = read_settings(self.settings)
         further = {name: value for name, value in given.items() if name not in vars(Network())}
         further |= {"n_steps": self.n_further, "curriculum": "none"}
         more = {"same": {}, "shifted": read_settings(self.shifted), "memorised": {"n_distinct": self.n_distinct}}
         kind = load_entry("tunnel", self.task)
+        for arm in ARMS:
+            make_plan(kind, further | more[arm])  # refused before anything is trained
+        bases = [each.folder for each in train_tunnels(plans_over_seeds(self), work, part_of(progress, total))]
         plans = [
             make_plan(kind, further | more[arm] | {"seed": seed}, init=base, variant=f"{arm}-seed{seed}")
             for seed, base in zip(self.seeds, bases, strict=True)
@@ -136,16 +131,11 @@ class FineTuning(CheckedStudy):
             headline=tuple(f"{measure}_{arm}" for arm in _DATA for measure in MEASURES),
         )
 
-    def _read(self, model: "Model", task: "Task") -> tuple[Arrays, dict[str, float]]:
-        import interp
-
+    def _read(self, model: Model, task: Task) -> tuple[Arrays, dict[str, float]]:
         from ..evaluation.checkpoint import evaluate_model
 
         prompts = interp.sampled_prompts(task, self.n_pool)
-        axis = interp.run(
-            model, probes=["value_axis"], settings={"value_axis": {"sites": ("resid",)}}, prompts=prompts, out=None,
-            quiet=True,
-        ).findings["value_axis"]  # fmt: skip
+        axis = read_by({"value_axis": {"sites": ("resid",)}}, model, prompts=prompts)["value_axis"]
         read = interp.collect(model, prompts, [ROWS, KEYS])
         cosines = token_cosines(read[KEYS][0], read.rows["token"])
         arrays = {"cosines": cosines, "axis": axis.arrays[_AXIS][-1], "rows": np.exp2(read[ROWS].astype(np.float64))}

@@ -18,25 +18,24 @@ Source: the authors' note "The Workspace Survives Where the Circuit Dies" (July 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from jaxtyping import Float
 
+import interp
+from interp.capture import Capture
+from interp.edit import Edit
 from interp.information import entropy_bits, kl_bits, restricted
+from interp.model import Model
 from interp.need import Need
+from interp.prompt import PromptSet
 from interp.statistics.correlation import unit_ranks
 from interp.statistics.cosines import random_subspace
 from interp.statistics.linear_readout import PENALTY, balanced_accuracy, held_out_r2, read_out
 from interp.statistics.ridge import absolute_penalty, ridge_axis
 
 from .over_seeds import NetworkStudy
-
-if TYPE_CHECKING:
-    from interp.capture import Capture
-    from interp.edit import Edit
-    from interp.model import Model
-    from interp.prompt import PromptSet
 
 STREAM, EVERYWHERE, OUTCOMES = Need("resid"), Need("resid", at="tunnel"), Need("outcome_log_prob")
 GRAM, EMBEDDING, WRITTEN, OUTPUT = Need("readout_gram"), Need("outcome_embedding"), Need("z", at="tunnel"), Need("W_O")
@@ -87,10 +86,11 @@ class JSpaces(NetworkStudy):
     beside_untrained = True
     meanings = _MEANINGS
 
-    def read(self, model: "Model") -> dict[str, Any]:
-        import interp
-
+    def read(self, model: Model) -> dict[str, Any]:
         assert model.task is not None, "a tunnel has a task"
+        if model.info.d_model < RANKS_READ[-1]:
+            words = f"{model.name} has a stream of {model.info.d_model} dimensions"
+            raise self.refusal(words, f"Name networks of {RANKS_READ[-1]} or more.")
         sampled = partial(interp.sampled_prompts, model.task)
         lens = interp.fit_lens(
             model, sampled(self.n_lens, self.seed + 1), precision_bits=0.0, skip_first=self.skip_first, quiet=True
@@ -113,7 +113,7 @@ class JSpaces(NetworkStudy):
         rows, survives = read[STREAM][-2].astype(np.float64), posterior > 0
         is_fitted = read.rows["prompt"] % 2 == 0
 
-        def harm(edit: "Edit") -> float:
+        def harm(edit: Edit) -> float:
             after = interp.collect(model, prompts, [OUTCOMES], edits=[edit])
             return float(np.mean(_distance(posterior, after)) - np.mean(_distance(posterior, read)))
 
@@ -159,7 +159,7 @@ class JSpaces(NetworkStudy):
         }
 
 
-def _identity(read: "Capture", space: np.ndarray, prompts: "PromptSet") -> float:
+def _identity(read: Capture, space: np.ndarray, prompts: PromptSet) -> float:
     """How often a linear readout of the J-space after the first block names the hypothesis that stands there."""
     rows, outcomes = read.rows_at("tunnel"), prompts.outcome_ids
     assert outcomes is not None
@@ -172,10 +172,8 @@ def _identity(read: "Capture", space: np.ndarray, prompts: "PromptSet") -> float
 
 
 def _heads(
-    model: "Model", read: "Capture", frame: np.ndarray, harm_of: "Callable[[Edit], float]"
+    model: Model, read: Capture, frame: np.ndarray, harm_of: Callable[[Edit], float]
 ) -> dict[str, float | tuple[float, float]]:  # fmt: skip
-    import interp
-
     writes = np.einsum("lrhe,lhed->lhrd", read[WRITTEN].astype(np.float64), read[OUTPUT].astype(np.float64))
     absolute = np.linalg.norm(writes @ frame, axis=-1).mean(axis=-1)
     share = absolute / np.linalg.norm(writes, axis=-1).mean(axis=-1)
@@ -193,5 +191,5 @@ def _heads(
     }
 
 
-def _distance(posterior: np.ndarray, read: "Capture") -> Float[np.ndarray, " row"]:
+def _distance(posterior: np.ndarray, read: Capture) -> Float[np.ndarray, " row"]:
     return kl_bits(posterior, np.exp2(restricted(read[OUTCOMES])))

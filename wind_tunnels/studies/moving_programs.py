@@ -1,22 +1,18 @@
 """Programs x[t + 1] = a x[t] + b mod p that move, run forwards and backwards, and as prompts."""
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 from jaxtyping import Float, Int
 
+from interp.model import Model
 from interp.prompt import Prompt, PromptSet
 
 from .over_seeds import CheckedStudy
-
-if TYPE_CHECKING:
-    from interp.model import Model
 
 Programs = Int[np.ndarray, "a_and_b program"]
 Values = Int[np.ndarray, "program value"]
 
 
-def modulus(model: "Model", study: CheckedStudy) -> int:
+def modulus(model: Model, study: CheckedStudy) -> int:
     """The p of a network that reads programs as they are made here; `UsageError` for another."""
     p = getattr(model.task, "p", 0)
     if p < 5 or getattr(model.task, "symbols", "") != "integers":

@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+import interp
 from interp.errors import UsageError
 from interp.findings import ALPHA, Findings, Interval, Null, Scalar
+from interp.model import Model
 from interp.registry import load_entry
 from interp.settings import by_name
 from interp.statistics.intervals import TMean, t_mean
@@ -24,8 +26,6 @@ from ..plans.settings import read_settings
 from ..validation import DISTINCT, Checked, Rule
 
 if TYPE_CHECKING:
-    from interp.model import Model
-
     from ..plans.train_tunnel import FinishedTraining, Keep, TrainingPlan
 
 METHOD = "t over seeds of the training"
@@ -67,15 +67,18 @@ def read_by_probes(
     plans: "Sequence[TrainingPlan]", work: Path, progress: Report, asked: Mapping[str, Mapping[str, Any]], n_pool: int
 ) -> tuple[list[Mapping[str, Findings]], list[float], Table]:
     """Train all, then run the probes that are `asked` over each: their findings, the KL of each, and the models."""
-    from interp.running.run import run
-
-    settings, finished, found = {probe: dict(given) for probe, given in asked.items()}, [], []
+    finished, found = [], []
     for training in trained(plans, work, progress):
-        folder = str(training.folder)
-        found.append(run(folder, probes=list(asked), settings=settings, n_pool=n_pool, out=None, quiet=True).findings)
+        found.append(read_by(asked, str(training.folder), n_pool=n_pool))
         finished.append(training)
     kl_bits = [training.card.figures["kl_bits"].value for training in finished]
     return found, kl_bits, models_table(finished)
+
+
+def read_by(asked: Mapping[str, Mapping[str, Any]], model: Model | str, **of_run: Any) -> Mapping[str, Findings]:
+    """What the probes that are `asked`, with these settings, find in one network; no record is left."""
+    settings = {probe: dict(given) for probe, given in asked.items()}
+    return interp.run(model, probes=list(asked), settings=settings, out=None, quiet=True, **of_run).findings
 
 
 def scalars_table(
@@ -93,13 +96,11 @@ def scalars_table(
     return Table.from_rows(found, units, caption)
 
 
-def by_network(
-    table: Table, name: str, of: Callable[[np.ndarray], Any] = np.mean, each: str = "seed", **labels: object
-) -> list[float]:
-    """A column of a table as one value a network (rows with the same entry in `each`), where these labels stand."""
+def by_network(table: Table, name: str, of: Callable[[np.ndarray], Any] = np.mean, **labels: object) -> list[float]:
+    """A column of a table as one value a network (rows with the same seed), where these labels stand."""
     for label, value in labels.items():
         table = table.where(table[label] == value)
-    return [float(of(rows[name])) for _, rows in table.groups(each)]
+    return [float(of(rows[name])) for _, rows in table.groups("seed")]
 
 
 def models_table(trainings: "Iterable[FinishedTraining]") -> Table:
@@ -203,7 +204,7 @@ class NetworkStudy(CheckedStudy):
     notes: ClassVar[tuple[str, ...]] = ()
     beside_untrained: ClassVar[bool] = False
 
-    def read(self, model: "Model") -> dict[str, Any]:
+    def read(self, model: Model) -> dict[str, Any]:
         """The numbers of one network, and its columns of further tables."""
         raise NotImplementedError
 
@@ -226,14 +227,16 @@ class NetworkStudy(CheckedStudy):
                 row |= {f"{of} null": untrained[of] for of in self.meanings if f"{of} null" not in row}
             rows.append(row)
         units = {"network": LABEL} | {of: unit for of, (unit, *_) in self.meanings.items()} | dict(self.more)
-        units = {of: units[of.removesuffix(" null")] for of in rows[0]}
         scalars = {}
         for of, (unit, null, meaning) in self.meanings.items():
-            values = [row[of] for row in rows if of in row]
-            if values and f"{of} null" in rows[0]:
-                scalars[of] = beside_null(values, [row[f"{of} null"] for row in rows], unit, null, meaning)
+            values, nulls = ([row[name] for row in rows if name in row] for name in (of, f"{of} null"))
+            if nulls:
+                scalars[of] = beside_null(values, nulls, unit, null, meaning)
             elif values:
                 scalars[of] = mean_over_seeds(values, unit, null, meaning)
+        lacking = {of: np.nan for row in rows for of in row}  # as those of deeper layers, in a shallower network
+        units = {of: units[of.removesuffix(" null")] for of in lacking}
+        rows = [lacking | row for row in rows]
         networks = Table.from_rows(rows, units, "Every network beside what stands for chance.")
         notes = ("Intervals are over networks, one training each.", *self.notes)
         tables = {"networks": networks, "models": fingerprint_table(models)}
@@ -242,10 +245,8 @@ class NetworkStudy(CheckedStudy):
         return Findings(self.name, scalars, tables, notes=notes, headline=self.headline)
 
 
-def opened(pattern: str, progress: Report) -> "Iterator[tuple[str, Model]]":
+def opened(pattern: str, progress: Report) -> Iterator[tuple[str, Model]]:
     """The tunnels that a name stands for, one after the other, with the names of their folders."""
-    import interp
-
     for i, tunnel in enumerate(names := tunnels_named(pattern), 1):
         if (model := interp.load(tunnel)).task is None:
             found, fix = "no posterior is known of a language model", "Name a tunnel: `interp list tunnels`."

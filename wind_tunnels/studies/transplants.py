@@ -20,21 +20,20 @@ Source: the authors' construction-boundary experiments (July 2026).
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from jaxtyping import Float, Int
 
+import interp
+from interp.edit import Edit
+from interp.model import Model
 from interp.need import Need
 from interp.statistics.cosines import random_rotations, random_subspace
 
 from .moving_programs import ending_in, modulus, moving_programs, onward, prompts_of, run
 from .moving_programs import said as said_of
 from .over_seeds import NetworkStudy
-
-if TYPE_CHECKING:
-    from interp.edit import Edit
-    from interp.model import Model
 
 STREAM, PREDICTED = Need("resid"), Need("next_log_prob")
 N_RANDOM = 20
@@ -87,10 +86,9 @@ class Transplants(NetworkStudy):
     def rules(self) -> Mapping[str, int]:  # pyrefly: ignore[bad-override]
         return {"horizon": 4, "seen": self.horizon + 1, "n": 20}
 
-    def read(self, model: "Model") -> dict[str, tuple[float, float]]:
+    def read(self, model: Model) -> dict[str, tuple[float, float]]:
         import torch
 
-        import interp
         from interp.reading.lens import Lens
         from interp.system.float64 import double
 

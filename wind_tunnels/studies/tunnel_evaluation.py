@@ -1,14 +1,7 @@
 """The study `tunnel_evaluation`: one trained tunnel against its exact posterior, every figure with its null.
 
-Beside the figures of `evaluation`:
-
-    tracking            1 − error / error of who knows the position alone: what is left for following each sequence
-    repeat entropy      entropy of the prediction at keys that came before, where the exact one is 0
-    relabelling         outcomes are renamed by a random permutation throughout a sequence; the prediction has to be
-                        renamed alike. TVD between the renamed prediction and the prediction on renamed input, mean
-                        change of the entropy; the null is the prediction without renaming it
-    horizon             within and beyond the positions that its loss counted, where that ended early
-    length              the same task over more observations, up to and beyond those of the training
+Beside the figures of `evaluation` it asks whether a network follows each sequence, and whether outcomes that are
+renamed throughout a sequence are renamed in the prediction.
 """
 
 from collections.abc import Callable
@@ -19,6 +12,7 @@ from typing import ClassVar
 
 import numpy as np
 
+import interp
 from interp.findings import Findings, Null, Scalar
 from interp.information import entropy_bits, total_variation
 from interp.statistics.intervals import band
@@ -52,8 +46,6 @@ class TunnelEvaluation(CheckedStudy):
     rules: ClassVar = {"n": 20, "length": 1, "n_relabellings": 1}
 
     def measure(self, work: Path, progress: Report) -> Findings:
-        import interp
-
         from ..evaluation.checkpoint import evaluate_longer, evaluate_sides
         from ..networks.networks import predict
         from ..networks.weights import open_tunnel

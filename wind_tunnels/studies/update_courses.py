@@ -1,11 +1,8 @@
 """The study `update_courses`: what descent does to attention over whole trainings, several of them.
 
-    routing   at every kept checkpoint, one descent step on all weights: of the attention that moves, the share that
-              moves to values of positive advantage (study `gradient_laws`), beside that of advantages permuted within
-              rows; mean over checkpoints before the end
-    plateau   of all relative updates of W_Q, W_K and W_V between kept checkpoints, ‖ΔW‖ / ‖W‖, the share that comes
-              after the first quarter of the training; that of W_Q and W_K less that of W_V: below 0 where the frame
-              settles first
+At every kept checkpoint one descent step on all weights moves attention (study `gradient_laws`). Between kept
+checkpoints W_Q, W_K and W_V are updated, ‖ΔW‖ / ‖W‖: a late share of W_Q and W_K below that of W_V says that the frame
+settles first.
 
 Source: Paper II (arXiv 2512.22473).
 """
@@ -13,20 +10,19 @@ Source: Paper II (arXiv 2512.22473).
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from jaxtyping import Float
 
+import interp
 from interp.findings import Null
 from interp.loading.sources import kept_steps
+from interp.model import Model
 from interp.need import Need
 from interp.system.progress import unheard
 
 from .over_seeds import NetworkStudy
-
-if TYPE_CHECKING:
-    from interp.model import Model
 
 MATRICES = ("W_Q", "W_K", "W_V")
 _LEAST_KEPT = 4
@@ -79,16 +75,14 @@ class UpdateCourses(NetworkStudy):
         ),
     }
 
-    def read(self, model: "Model") -> dict[str, Any]:
-        import interp
-
+    def read(self, model: Model) -> dict[str, Any]:
         from ..networks.weights import open_tunnel
 
         origin = open_tunnel(model.name)
         kept = kept_steps(origin.folder)
         if len(kept) < _LEAST_KEPT:
             found = f"{model.name} is asked for its course, and it kept its weights at {len(kept)} steps"
-            raise self.refusal(found, "Train it again with --set checkpoints_per_doubling=1.")
+            raise self.refusal(found, "Train it again with --keep log.")
         places = [*map(str, kept.values())]
         moved, expected = np.array([self._moved(where) for where in places]).T
         weights = [*(_weights(interp.load(where)) for where in places), _weights(model)]
@@ -122,9 +116,7 @@ def late_share(
     return updates[steps > n_steps / 4].sum(axis=0) / updates.sum(axis=0)
 
 
-def _weights(model: "Model") -> dict[str, Float[np.ndarray, "layer _head d_model d_head"]]:
-    import interp
-
+def _weights(model: Model) -> dict[str, Float[np.ndarray, "layer _head d_model d_head"]]:
     assert model.task is not None, "a training that kept steps is a tunnel's"
     read = interp.collect(model, interp.sampled_prompts(model.task, 2), list(MATRICES))
     return {name: read[Need(name)].astype(np.float64) for name in MATRICES}

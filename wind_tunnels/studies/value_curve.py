@@ -8,19 +8,18 @@ Source: Paper I (arXiv 2512.22471), whose script reads the means of one sequence
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
+import interp
 from interp.information import entropy_bits
+from interp.model import Model
 from interp.need import Need
 from interp.statistics.correlation import midranks, unit_length
 from interp.statistics.spectra import principal_axes
 
 from .over_seeds import NetworkStudy
-
-if TYPE_CHECKING:
-    from interp.model import Model
 
 VALUES, UNTRAINED = Need("v"), "untrained copies"
 
@@ -44,9 +43,7 @@ class ValueCurve(NetworkStudy):
         "entropy_order": ("1", UNTRAINED, "|Spearman's ρ| of that axis with the exact entropy"),
     }  # fmt: skip
 
-    def read(self, model: "Model") -> dict[str, float]:
-        import interp
-
+    def read(self, model: Model) -> dict[str, float]:
         assert model.task is not None, "a tunnel has a task"
         read = interp.collect(model, interp.sampled_prompts(model.task, self.n_pool), [VALUES])
         assert read.posterior is not None, "a tunnel's prompts have one"

@@ -18,7 +18,7 @@ from interp.statistics.resampling import random_orders
 from interp.tunnel import REQUIRED_UNITS, Sequences
 
 from ..validation import Conflict
-from .shipped_task import ShippedTask, earlier
+from .shipped_task import ShippedTask, earlier, in_turn
 
 Pairs = Int[np.ndarray, "sequence asked"]
 """A number for every pair: its key, its value."""
@@ -96,16 +96,14 @@ class Bijection(ShippedTask):
 
         In the layout `paired` the last pair is the final query and its answer, which is not shown.
         """
-        tokens = np.empty((len(keys), self.n_positions), dtype=np.int64)
         first_value = self.vocab_size - self.V
-        tokens[:, 0::2] = keys
-        tokens[:, 1::2] = values[:, :-1] + first_value
         posterior, is_repeat, n_distinct = exact_posterior(keys, values, self.V)
         n_before, symbols = np.arange(keys.shape[1]), np.arange(self.V)
         free = ~earlier(values[..., None] == symbols)
         return self._sequences(
-            tokens, 2 * n_before, values + first_value, posterior, first_value + symbols, n_before,
-            {"n_distinct": n_distinct, "is_repeat": is_repeat}, belief=free.astype(np.float64),
+            in_turn(keys, values + first_value)[:, :-1], 2 * n_before, values + first_value, posterior,
+            first_value + symbols, n_before, {"n_distinct": n_distinct, "is_repeat": is_repeat},
+            belief=free.astype(np.float64),
         )  # fmt: skip
 
     def _draw(self, rng: np.random.Generator, n: int) -> tuple[np.ndarray, ...]:

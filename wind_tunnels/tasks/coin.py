@@ -18,7 +18,7 @@ from jaxtyping import Float, Int
 from interp.tunnel import REQUIRED_UNITS, Sequences
 
 from ..validation import POSITIVES, Conflict
-from .shipped_task import ShippedTask
+from .shipped_task import ShippedTask, in_turn
 
 
 @dataclass(frozen=True)
@@ -80,10 +80,9 @@ class Coin(ShippedTask):
         self, bias: Float[np.ndarray, "sequence outcome"], tosses: Int[np.ndarray, "sequence toss"]
     ) -> Sequences:
         """The sequences that show these tosses, with the exact posterior; the last toss is an answer only."""
-        tokens = np.full((len(tosses), self.n_positions), self.n_outcomes)
-        shown = slice(1, None, 2 if self.layout == "marked" else 1)
-        tokens[:, shown] = tosses[:, :-1]
-        scored = np.arange(0, self.n_positions, 2 if self.layout == "marked" else 1)
+        is_marked, toss = self.layout == "marked", np.full_like(tosses, self.n_outcomes)
+        tokens = in_turn(toss, tosses)[:, :-1] if is_marked else np.column_stack([toss[:, 0], tosses[:, :-1]])
+        scored = np.arange(0, self.n_positions, 2 if is_marked else 1)
         came = tosses[:, :, None] == np.arange(self.n_outcomes)  # [sequence, toss, outcome]
         counts = np.cumsum(came, axis=1) - came
         weight = counts + np.array(self.concentration, dtype=np.float64)

@@ -2,28 +2,117 @@
 
 The matrices shown are rounded to a grid, and the exact beliefs are computed from them as shown. Layout: `TRANS, T row
 by row, EMIT, E row by row, SEP`, then `OBS, o_t` K times. A row is shown entry by entry, or as one token, whose id says
-which row of which matrix it is and what stands in it.
+which row of which matrix it is and what stands in it. One vocabulary serves all questions: what the header needs, the
+marker OBS, the symbols, and one id for every state, which is only ever an answer.
 
 Source: Paper I (arXiv 2512.22471), section on HMM filtering. There a head of S outputs learns the exact posterior
 ("distil" here); here the states are ids of the one vocabulary, and sampled states are the labels by default.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from math import lcm
 from typing import ClassVar, Literal
 
 import numpy as np
-from jaxtyping import Int
+from jaxtyping import Float, Int
 
-from interp.tunnel import Sequences
+from interp.information import entropy_bits
+from interp.tunnel import REQUIRED_UNITS, Sequences
 
-from ..validation import Conflict
-from .filtering import draw_chains
-from .hmm_layout import HiddenMarkovTask
+from ..validation import FRACTION, POSITIVE, Conflict
+from .filtering import WINDOWS, Emission, Filtered, Steps, Transition, draw_chains, filter_states, filter_window
+from .probability_grid import ProbabilityGrid
+from .shipped_task import ShippedTask, in_turn
 
 MOST_ROW_IDS = 10_000
 """How many ids a header of rows may have at most: each is an embedding of its own, which has to be learnt."""
+
+Question = Literal["state", "symbol", "both"]
+
+
+@dataclass(frozen=True)
+class HiddenMarkovTask(ShippedTask):
+    """What both hidden Markov tasks have in common: `S` states, `O` symbols, `K` observations, a uniform start.
+
+    `predict` is `state` (at every symbol: the papers), `symbol` (at every marker: the symbol to come) or `both`, in
+    two named slices of which `state` is the primary one. Probabilities are multiples of `grid`, none below `floor`.
+    `stay` is the share of every transition row that is moved to the diagonal before rounding: the higher, the longer
+    the past matters. The token id of OBS is `marker`, those of symbols and states follow it; `n_header` tokens come
+    first.
+    """
+
+    S: int = 5
+    O: int = 5  # noqa: E741 (the papers' letter)
+    K: int = 20
+    predict: Question = "state"
+    floor: float = 0.05
+    grid: float = 0.01
+    stay: float = 0.0
+
+    units: ClassVar[Mapping[str, str]] = {**REQUIRED_UNITS, "belief_entropy_bits": "bits"}
+    length_field: ClassVar[str] = "K"
+    rules: ClassVar = {"S": 2, "O": 2, "K": 1, "stay": FRACTION, "grid": POSITIVE, "floor": FRACTION}
+
+    def conflicts(self) -> Iterator[Conflict]:
+        yield from self.probability_grid.conflicts(max(self.S, self.O))
+
+    @property
+    def probability_grid(self) -> ProbabilityGrid:
+        return ProbabilityGrid(self.grid, self.floor)
+
+    def draw_matrices(self, rng: np.random.Generator, n: int) -> tuple[np.ndarray, np.ndarray]:
+        """`n` transition matrices and `n` emission matrices, in steps of the grid."""
+        draw = self.probability_grid.draw
+        return draw(rng, (n, self.S, self.S), stay=self.stay), draw(rng, (n, self.S, self.O))
+
+    @property
+    def marker(self) -> int:
+        return 0
+
+    @property
+    def n_header(self) -> int:
+        return 0
+
+    @property
+    def vocab_size(self) -> int:
+        return self.marker + 1 + self.O + self.S
+
+    @property
+    def n_positions(self) -> int:
+        return self.n_header + 2 * self.K
+
+    @property
+    def initial(self) -> Float[np.ndarray, " state"]:
+        """p(s_1)."""
+        return np.full(self.S, 1.0 / self.S)
+
+    def sequences(
+        self, header: Int[np.ndarray, "sequence header"], states: Steps, symbols: Steps, transition: Transition,
+        emission: Emission,
+    ) -> Sequences:  # fmt: skip
+        """The sequences that show these symbols, what is asked of them, and the exact beliefs.
+
+        Readers of the last symbols know the parameters too. There are none where a transition is impossible: there
+        the chain may fall apart, and have no stationary distribution to begin with.
+        `evidence` counts the observations that the posterior rests on: the symbol just read is one of them.
+        """
+        n_steps = symbols.shape[1]
+        process = self.initial, transition, emission
+        filtered = filter_states(*process, symbols)
+        windows = {w: filter_window(*process, symbols, w) for w in WINDOWS} if transition.all() else {}
+        ids = self.marker + 1 + np.arange(self.O + self.S)
+        shown = ids[symbols]
+        belief = in_turn(filtered.before, filtered.after)  # [sequence, scored, state]
+        sequences = self._sequences(
+            np.concatenate([header, in_turn(np.full_like(symbols, self.marker), shown)], axis=1),
+            self.n_header + np.arange(2 * n_steps), in_turn(shown, ids[self.O :][states]), _answers(filtered),
+            np.roll(ids, self.S), (1 + np.arange(2 * n_steps)) // 2, {"belief_entropy_bits": entropy_bits(belief)},
+            belief=belief, windows={w: _answers(seen) for w, seen in windows.items()},
+            outcome_slice=np.repeat(["state", "symbol"], [self.S, self.O]),
+            scored_slice=np.tile(["symbol", "state"], n_steps),
+        )  # fmt: skip
+        return sequences if self.predict == "both" else sequences.only(self.predict)
 
 
 @dataclass(frozen=True)
@@ -102,6 +191,15 @@ class HMM(HiddenMarkovTask):
     def _shown(self, *matrices: np.ndarray) -> list[Int[np.ndarray, "sequence token"]]:
         grid = self.probability_grid
         if self.header == "entries":
-            return [(steps - grid.least).reshape(len(steps), -1) for steps in matrices]
+            return [np.concatenate([row - grid.least for row in steps.swapaxes(0, 1)], axis=1) for steps in matrices]
         first = np.cumsum([0, *self._rows_by_place])[:-1].reshape(2, self.S)  # [matrix, row]
         return [ids + grid.rank(steps) for ids, steps in zip(first, matrices, strict=True)]
+
+
+def _answers(filtered: Filtered) -> Float[np.ndarray, "sequence scored outcome"]:
+    """The symbol to come at every marker, the state behind it at every symbol; outcomes are states, then symbols."""
+    n, n_steps, n_states = filtered.after.shape
+    answers = np.zeros((n, 2 * n_steps, n_states + filtered.symbol.shape[2]))
+    answers[:, 0::2, n_states:] = filtered.symbol
+    answers[:, 1::2, :n_states] = filtered.after
+    return answers

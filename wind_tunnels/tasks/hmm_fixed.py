@@ -9,7 +9,7 @@ from jaxtyping import Float, Int
 from interp.tunnel import Sequences
 
 from .filtering import draw_chains
-from .hmm_layout import HiddenMarkovTask, Question
+from .hmm import HiddenMarkovTask, Question
 
 
 @dataclass(frozen=True)

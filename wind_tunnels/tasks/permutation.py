@@ -18,7 +18,7 @@ from interp.tunnel import REQUIRED_UNITS, Sequences, Task
 
 from ..validation import Conflict
 from .bijection import exact_posterior
-from .shipped_task import ShippedTask
+from .shipped_task import ShippedTask, in_turn
 
 MOST_HIDDEN = 6
 """Images that may be hidden without a scratchpad: 720 ways to fill them in."""
@@ -87,13 +87,10 @@ class IteratedPermutation(ShippedTask):
         permutation = np.empty((n, self.V), dtype=np.int64)
         np.put_along_axis(permutation, symbols, images, axis=1)
         chain = np.column_stack([start, ways(permutation, start, self.depth)])  # [sequence, start and answers]
-        tokens = np.empty((n, self.n_positions), dtype=np.int64)
-        tokens[:, 0 : first_asked - 1 : 2] = symbols[:, : self.n_shown]
-        tokens[:, 1:first_asked:2] = images[:, : self.n_shown] + self.V
-        tokens[:, first_asked - 1] = 2 * self.V
-        tokens[:, first_asked] = start + self.V
+        pairs = in_turn(symbols, images + self.V)[:, : 2 * self.n_shown]
         written = chain[:, 1:-1] + self.V if self.scratchpad else 2 * self.V + np.arange(1, self.depth)
-        tokens[:, first_asked + 1 :] = written
+        written = np.broadcast_to(written, (n, self.depth - 1))
+        tokens = np.column_stack([pairs, np.full(n, 2 * self.V), start + self.V, written])
         shown = self.shown_in(tokens)
         if self.scratchpad:
             posterior = exact_posterior(chain[:, :-1], chain[:, 1:], self.V, shown=shown)[0]

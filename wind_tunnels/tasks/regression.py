@@ -18,7 +18,7 @@ from scipy.special import ndtr
 from interp.tunnel import REQUIRED_UNITS, Sequences
 
 from ..validation import POSITIVE
-from .shipped_task import ShippedTask
+from .shipped_task import ShippedTask, in_turn
 
 PRIOR_REACH = 3.0
 """The slopes reach so many prior standard deviations to either side."""
@@ -84,9 +84,6 @@ class Regression(ShippedTask):
 
         The last output is an answer only.
         """
-        tokens = np.empty((len(w), self.n_positions), dtype=np.int64)
-        tokens[:, 0::2] = x
-        tokens[:, 1::2] = y[:, :-1] + self.n_x
         belief = self.slope_posterior(x, y)  # [sequence, pair, slope]
         every_x = (belief @ self._cell_masses.reshape(-1, self.n_w).T).reshape(*x.shape, self.n_x, self.n_y)
         posterior = np.take_along_axis(every_x, x[:, :, None, None], axis=2)[:, :, 0]  # [sequence, pair, output]
@@ -101,8 +98,9 @@ class Regression(ShippedTask):
         }
         slice_ids = self.n_x + np.arange(self.n_y)
         return self._sequences(
-            tokens, 2 * n_before, y + self.n_x, posterior, slice_ids, n_before, columns, belief=belief
-        )
+            in_turn(x, y + self.n_x)[:, :-1], 2 * n_before, y + self.n_x, posterior, slice_ids, n_before, columns,
+            belief=belief,
+        )  # fmt: skip
 
     def slope_posterior(self, x: Pairs, y: Pairs) -> Float[np.ndarray, "sequence pair slope"]:
         """The posterior of the slope before each output is shown."""

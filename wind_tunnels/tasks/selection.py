@@ -25,7 +25,7 @@ from interp.statistics.resampling import random_orders
 from interp.tunnel import REQUIRED_UNITS, Sequences
 
 from ..validation import Conflict, is_prime
-from .shipped_task import ShippedTask
+from .shipped_task import ShippedTask, in_turn
 
 MapClass = Literal["bijections", "involutions", "3-cycles", "rotations", "multiplications"]
 Images = Int[np.ndarray, "*any symbol"]
@@ -93,8 +93,7 @@ class Selection(ShippedTask):
         counts, unseen = [CLASSES[name].count for name in (self.first, self.second)], np.full((1, V), -1)
         of_class = np.stack([count(shown) / count(unseen) for count in counts], axis=-1)
         of_value = np.sum([count(tried) / count(unseen) for count in counts], axis=0)
-        tokens, belief = np.empty((n, 2 * L), dtype=np.int64), of_class / of_class.sum(axis=-1, keepdims=True)
-        tokens[:, 0::2], tokens[:, 1::2] = keys, values
+        tokens, belief = in_turn(keys, values), of_class / of_class.sum(axis=-1, keepdims=True)
         asked, seen = np.arange(2 * L - 1), np.arange(1, 2 * L) // 2
         targets, posterior = np.roll(tokens, -1, axis=1)[:, :-1], np.zeros((n, 2 * L - 1, V + 2))
         targets[:, 1::2] = np.where(is_first, V, V + 1)[:, None]

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Int, Shaped
 
 from interp.information import entropy_bits
 from interp.tunnel import Sequences, Task
@@ -78,6 +78,12 @@ class ShippedTask(Task, Checked):
         columns = {name: np.broadcast_to(each, targets.shape) for name, each in (named | dict(columns or {})).items()}
         domain = np.full(len(tokens), self.name)
         return Sequences(tokens, scored, targets, posterior, slice_ids, columns, domain, **more)
+
+
+def in_turn(first: Shaped[np.ndarray, "sequence step *rest"], second: np.ndarray) -> np.ndarray:
+    """a1 b1 a2 b2 … along the axis of steps."""
+    n, n_steps = first.shape[:2]  # which may be no sequence
+    return np.stack([first, second], axis=2).reshape(n, 2 * n_steps, *first.shape[2:])
 
 
 def earlier(happens: Bool[np.ndarray, "sequence step symbol"]) -> Bool[np.ndarray, "sequence step symbol"]:

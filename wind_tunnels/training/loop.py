@@ -77,20 +77,19 @@ def train(
     """Train to the end of the recipe, from where `folder` left off if it holds an unfinished run of this plan.
 
     With a folder, the state is kept there every `save_every` steps (or half a minute), and in `steps/<step>/` the
-    weights of the steps that the plan keeps, and of the recipe's log-spaced ones. `on_step` hears of every step;
-    raising from it stops the run at a point it can resume from.
+    weights of the steps that the plan keeps. `on_step` hears of every step; raising from it stops the run at a point it
+    can resume from.
     """
     recipe, state = plan.recipe, initial_state(plan)
     if folder is not None:
         make_folder(folder)
         _resume(state, plan, folder)
     sampler = BatchSampler(plan.task, recipe)
-    kept = {*recipe.checkpoint_steps(), *plan.keep} if folder is not None else set()
     state.model.train()
     saved = time.monotonic()
     try:
         while True:
-            if folder is not None and state.step in kept:
+            if folder is not None and state.step in plan.keep:
                 _keep_weights(state, folder / "steps" / str(state.step), folder)
             is_due = state.step % save_every == 0 or time.monotonic() - saved > SECONDS_BETWEEN_SAVES
             if folder is not None and (is_due or state.step == recipe.n_steps):

@@ -1,7 +1,6 @@
 """The plan of one training: everything that it depends on, its numbers among them, and what it is to leave behind."""
 
 import json
-import math
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, ClassVar, Literal
@@ -23,7 +22,7 @@ class Recipe(Checked):
     Batches hold `batch` sequences in orbits of up to `n_copies` relabellings. The curriculum `success`
     moves a task to its next stage when the smoothed excess loss falls below `gate_bits`; `none` trains on
     the task itself at once. Rates rise over `n_warmup` steps and fall linearly to zero; the gradient is
-    clipped to norm `clip`. `checkpoints_per_doubling` keeps the weights at log-spaced steps, none at 0.
+    clipped to norm `clip`.
 
     `optimiser` is `muon` (hidden matrices by Muon at `lr_muon`, the rest by AdamW at `lr_adamw`) or `adamw` (all by
     AdamW). `n_distinct` trains on that many fixed sequences, drawn once with their answers, in place of fresh ones:
@@ -47,7 +46,6 @@ class Recipe(Checked):
     lr_adamw: float = 0.005
     n_warmup: int = 20
     clip: float = 1.0
-    checkpoints_per_doubling: int = 0
     seed: int = 0
     optimiser: Literal["muon", "adamw"] = "muon"
     n_distinct: int | None = None
@@ -59,7 +57,7 @@ class Recipe(Checked):
 
     asked = "a training recipe"
     rules: ClassVar = {
-        "n_steps": 1, "batch": 1, "n_copies": 1, "n_warmup": 1, "checkpoints_per_doubling": 0, "seed": 0,
+        "n_steps": 1, "batch": 1, "n_copies": 1, "n_warmup": 1, "seed": 0,
         "n_distinct": 1, "horizon": 1, "gate_bits": POSITIVE, "lr_muon": POSITIVE, "lr_adamw": POSITIVE,
         "clip": POSITIVE, "balance": FRACTION, "later_share": FRACTION,
     }  # fmt: skip
@@ -71,14 +69,6 @@ class Recipe(Checked):
     def rate(self, step: int) -> float:
         """The factor on both learning rates at this step, between 0 and 1."""
         return min((step + 1) / self.n_warmup, 1.0) * (1.0 - step / self.n_steps)
-
-    def checkpoint_steps(self) -> tuple[int, ...]:
-        """The steps after which weights are kept: 0, 1, 2, 4, 8 ... with one checkpoint per doubling."""
-        if not self.checkpoints_per_doubling:
-            return ()
-        n_powers = math.ceil(math.log2(self.n_steps) * self.checkpoints_per_doubling)
-        powers = {round(2.0 ** (i / self.checkpoints_per_doubling)) for i in range(n_powers)}
-        return tuple(sorted({0, *powers, self.n_steps}))
 
 
 @dataclass(frozen=True)

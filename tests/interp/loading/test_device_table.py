@@ -78,7 +78,7 @@ BARE = re.compile(r"(?<!\bcpu\(\))\.double\(\)|\.to\([^)]*(?:torch\.float64|torc
 
 ON_THE_CPU = {
     "interp/system/float64.py", "interp/hooks/layer_gradients.py", "interp/editing/features.py",
-    "wind_tunnels/studies/sticky_chain/single_head.py",
+    "wind_tunnels/studies/sticky_chain/arms.py",
 }  # fmt: skip
 """`double` itself, a model that `in_float64` has moved, arrays read from a file, a study of the CPU alone."""
 

@@ -186,3 +186,16 @@ def test_names_become_names_that_every_system_takes_and_others_stay():
     for name, file in files.items():
         assert file != name and not set(file) & set('<>:"/\\|?*\n') and len(file.encode()) <= 100
         assert file_names([name])[name] == file or name in ("Pos", "pos"), "another name does not change it"
+
+
+def test_what_lay_in_a_folder_that_another_process_removes_at_once_is_moved(tmp_path, monkeypatch):
+    (tmp_path / "partial" / "work").mkdir(parents=True)
+    renamed = Path.replace
+
+    def replace(self, target):
+        renamed(self, target)
+        self.parent.rmdir()
+
+    monkeypatch.setattr(Path, "replace", replace)
+    move(tmp_path / "partial" / "work", tmp_path / "done")
+    assert [path.name for path in tmp_path.iterdir()] == ["done"]

@@ -8,7 +8,6 @@ from interp.wind_tunnels.evaluation.evaluation import (
     by_predictor,
     evaluate,
     extrapolate,
-    figure_names,
     figure_scalars,
     longer,
     resampled,
@@ -18,7 +17,6 @@ from interp.wind_tunnels.networks.weights import load_weights, open_tunnel
 from interp.wind_tunnels.tasks.bijection import Bijection
 from interp.wind_tunnels.tasks.coin import Coin
 from interp.wind_tunnels.tasks.hmm import HMM
-from interp.wind_tunnels.tasks.permutation import IteratedPermutation
 from interp.wind_tunnels.tasks.selection import Selection
 from interp.wind_tunnels.training import sampling
 from scipy import stats
@@ -266,13 +264,6 @@ def test_within_and_beyond_a_horizon_only_what_is_asked_there_has_figures(horizo
     others = "beyond_horizon." if horizon == 1 else "within_horizon."
     assert f"{alone}kl_bits" in found.figures and f"{alone}class.kl_bits" not in found.figures
     assert {f"{others}kl_bits", f"{others}class.kl_bits"} <= {*found.figures}
-
-
-@pytest.mark.parametrize("task", [WITHOUT, WITH, FILTER, Coin(), IteratedPermutation(), Selection(V=6, L=6)], ids=repr)
-def test_names_of_figures_are_known_before_anything_is_evaluated(task):
-    sequences = task.sample(np.random.default_rng(0), 60)
-    found = evaluate(uniform(sequences, task.vocab_size), sequences, np.random.default_rng(0))
-    assert figure_names(sequences) == [*found.figures]
 
 
 def test_a_limit_is_on_a_figure_of_the_sides_of_the_horizon():

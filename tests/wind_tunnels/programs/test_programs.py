@@ -8,8 +8,15 @@ import pytest
 import torch
 from interp.wind_tunnels.programs.commands import app
 from interp.wind_tunnels.programs.noise import Noise, write_noisy
-from interp.wind_tunnels.programs.rules import evaluate, read_card, true_directions
-from interp.wind_tunnels.programs.task import BEGINNING, Program, read_program, shipped_programs
+from interp.wind_tunnels.programs.task import (
+    BEGINNING,
+    Program,
+    evaluate,
+    read_card,
+    read_program,
+    shipped_programs,
+    true_directions,
+)
 from typer.testing import CliRunner
 
 import interp

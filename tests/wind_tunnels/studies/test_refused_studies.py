@@ -1,5 +1,6 @@
 """Fields with which a study makes no sense are refused before anything is trained or read."""
 
+from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -9,6 +10,7 @@ from interp.wind_tunnels.studies.component_roles import ComponentRoles
 from interp.wind_tunnels.studies.depth_profiles import DepthProfiles
 from interp.wind_tunnels.studies.expert_division import ExpertDivision
 from interp.wind_tunnels.studies.fine_tuning import FineTuning
+from interp.wind_tunnels.studies.j_spaces import JSpaces
 from interp.wind_tunnels.studies.late_attention import LateAttention
 from interp.wind_tunnels.studies.other_variants import OtherVariants
 from interp.wind_tunnels.studies.over_seeds import opened
@@ -18,6 +20,7 @@ from interp.wind_tunnels.studies.training_courses import TrainingCourses
 from interp.wind_tunnels.studies.tunnel_evaluation import TunnelEvaluation
 from interp.wind_tunnels.studies.tunnel_training import TunnelTraining
 from interp.wind_tunnels.studies.update_courses import UpdateCourses
+from interp.wind_tunnels.tasks.bijection import Bijection
 
 from interp.errors import UsageError
 from tests.progress import nothing
@@ -48,6 +51,7 @@ RECALL = "tunnel:recall-gpt-neox"
         (partial(UpdateCourses, tunnels=RECALL), "it kept its weights at 0 steps"),
         (partial(UpdateCourses, n_prompts=1), "n_prompts is a whole number, 2 or more"),
         (partial(FineTuning, n_further=0), "n_further is a whole number"),
+        (partial(FineTuning, shifted=("concentrate=1",)), "Did you mean concentration"),
         (partial(StickyChainStudy, n_steps=0), r"sticky_chain\W+n_steps"),
         (partial(StickyChainStudy, n_positions=0), r"sticky_chain\W+n_positions"),
         (partial(StickyChainStudy, rate=0.0), r"sticky_chain\W+rate"),
@@ -60,7 +64,16 @@ RECALL = "tunnel:recall-gpt-neox"
 )
 def test_a_study_that_makes_no_sense_is_refused(tmp_path, study, words):
     with pytest.raises(UsageError, match=words):
-        study().measure(tmp_path, lambda *_: None)
+        study().measure(tmp_path, nothing)
+    assert list(tmp_path.iterdir()) == [], "nothing was trained"
+
+
+def test_a_stream_too_narrow_for_the_spaces_that_are_read_is_refused(tmp_path, monkeypatch):
+    model = fresh_model("llama")
+    narrow = replace(model, task=Bijection(), info=replace(model.info, d_model=16))
+    monkeypatch.setattr("interp.load", lambda name: narrow)
+    with pytest.raises(UsageError, match="has a stream of 16 dimensions"):
+        JSpaces("a-tunnel").measure(tmp_path, nothing)
 
 
 def test_a_language_model_is_no_tunnel(monkeypatch):

@@ -4,16 +4,19 @@ import numpy as np
 import pytest
 import torch
 from interp.wind_tunnels.studies.sticky_chain.arms import (
+    WEIGHTS,
     LearningCurve,
     arms_of,
+    best_values,
     draw_start,
+    head_logits,
     kept_steps,
+    losses,
     train_all,
     train_arm,
 )
 from interp.wind_tunnels.studies.sticky_chain.findings import findings_of, published_speedup, steps_to
 from interp.wind_tunnels.studies.sticky_chain.process import StickyChain
-from interp.wind_tunnels.studies.sticky_chain.single_head import WEIGHTS, best_values, head_logits, losses
 from interp.wind_tunnels.studies.sticky_chain.study import StickyChainStudy
 from scipy import stats
 from scipy.linalg import circulant

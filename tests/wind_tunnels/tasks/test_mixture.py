@@ -135,28 +135,6 @@ def test_the_same_geometry_collapses_only_over_disjoint_symbols():
     assert sum(f.p[:, 1].min() <= 0.05 for f in found) >= 3
 
 
-@pytest.mark.parametrize(
-    ("components", "words"),
-    [
-        ([ELIMINATION], "1 component"),
-        ([ELIMINATION, {"task": "coin", "n_tosses": 5}], "different lengths, in tokens: bijection 3, coin 9"),
-        (
-            [{"task": "coin", "n_tosses": 3, "layout": "plain"}, {"task": "recall", "n_pairs": 1, "n_queries": 1}],
-            "different scored positions: coin [0, 1, 2], recall [2]",
-        ),
-        ([ELIMINATION, {"V": 3}], "components = "),
-        (
-            [{"task": "hmm-fixed", "K": 2, "predict": "both"}] * 2,
-            "hmm-fixed-1, hmm-fixed-2 asks different questions",
-        ),
-    ],
-)
-def test_components_that_do_not_go_together_are_refused_in_words(components, words):
-    with pytest.raises(UsageError) as refusal:
-        Mixture(components)
-    assert words in str(refusal.value)
-
-
 def test_unknown_names_are_refused_in_words(without_type_checks):
     with pytest.raises(UnknownName, match="there is no mixture of this name"):
         Mixture("differing")

@@ -11,6 +11,7 @@ from interp.wind_tunnels.tasks.coin import Coin
 from interp.wind_tunnels.tasks.hmm import HMM
 from interp.wind_tunnels.tasks.hmm_fixed import FixedHMM
 from interp.wind_tunnels.tasks.mess3 import Mess3
+from interp.wind_tunnels.tasks.mixture import Mixture
 from interp.wind_tunnels.tasks.permutation import IteratedPermutation
 from interp.wind_tunnels.tasks.recall import Recall
 from interp.wind_tunnels.tasks.recurrence import Recurrence
@@ -54,13 +55,14 @@ def test_a_value_that_makes_no_sense_is_refused_by_name(kind, field, value, with
     assert words in str(refusal.value)
 
 
+ELIMINATION = {"task": "bijection", "V": 3, "L": 2, "replacement": False}
 REFUSED = [
     (HMM, {"S": 1}, "the hmm task: S = 1\n  S is a whole number, 2 or more."),
     (HMM, {"predict": "states"}, "there is no predict of this name\n  Did you mean state"),
     (FixedHMM, {"stay": 1.0}, "stay = 1.0\n  stay is a number from 0 to below 1."),
     (Mess3, {"x": 0.6}, "x = 0.6\n  x is a number above 0 and at most 0.5."),
     (Bijection, {"replacement": 1}, "replacement = 1\n  It is True or False."),
-    *((kind, {"floor": 0.3}, "floor = 0.3 for each of 5 outcomes is more than 1 in all") for kind in (HMM, FixedHMM)),
+    *((kind, {"floor": 0.3}, "outcomes is more than 1 in all\n  Choose floor up to 0.2.") for kind in (HMM, FixedHMM)),
     (HMM, {"header": "rows"}, "a token a row needs 15,025,010 ids, more than 10,000\n  Choose a coarser grid"),
     (Recall, {"n_pairs": 9, "n_keys": 8}, "9 pairs with distinct keys out of 8"),
     (Recall, {"n_pairs": 9, "n_values": 8}, "9 pairs with distinct values out of 8"),
@@ -69,6 +71,36 @@ REFUSED = [
     (Bijection, {"V": 5, "L": 4, "replacement": False, "key_pool": 3}, "L = 4 distinct keys out of 3"),
     (Bijection, {"key_pool": 11}, "key_pool = 11 of V = 10 keys"),
     (Coin, {"concentration": (1.0,)}, "1 outcomes leave nothing to infer"),
+    (Network, {"arch": ["llama"]}, "there is no architecture of this name"),
+    (Network, {"arch": "lstm", "n_heads": 4}, "lstm has no heads"),
+    (Network, {"arch": "mamba", "attention_layers": (0,)}, "mamba has no attention"),
+    (Network, {"arch": "mlp-context", "n_kv_heads": 2}, "mlp-context has no grouped heads"),
+    (Network, {"arch": "lstm", "d_mlp": 64}, "lstm has no feed-forward of its own"),
+    (Network, {"has_residual": False}, "gpt-neox always has residual connections"),
+    (Network, {"attention_layers": (0, 3)}, "attention_layers names layer 3, and there are 0 to 2"),
+    (Network, {"attention_layers": (-1,)}, "attention_layers names layer -1"),
+    (Network, {"attention_layers": "first"}, "attention_layers = 'first'"),
+    (Network, {"arch": "gpt"}, "there is no architecture of this name"),
+    (Network, {"n_heads": 3}, "3 heads do not divide d_model = 64 into even parts"),
+    (Network, {"n_heads": 64}, "64 heads do not divide d_model = 64 into even parts"),
+    (Network, {"n_kv_heads": 2}, "gpt-neox has no grouped heads"),
+    (Network, {"arch": "llama", "n_kv_heads": 3}, "3 key-value heads do not divide 4 heads"),
+    (Network, {"arch": "llama", "window": 4}, "llama has no window"),
+    (Network, {"arch": "mistral", "window": 0}, "window = 0"),
+    (Network, {"arch": "llama", "n_experts": 4}, "llama has no experts"),
+    (Network, {"arch": "mixtral", "n_experts": 4, "n_active": 5}, "5 active experts of 4"),
+    (HMM, {"S": 2, "O": 2, "grid": 0.03, "floor": 0.03}, "grid = 0.03: no whole number of such steps makes 1"),
+    (HMM, {"S": 2, "O": 2, "grid": 1.0, "floor": 0.0}, "grid = 1.0: no whole number of such steps makes 1"),
+    (HMM, {"S": 2, "O": 2, "grid": 0.1, "floor": 0.05}, "floor = 0.05 is not on the grid of 0.1"),
+    (Mixture, {"components": [ELIMINATION]}, "1 component"),
+    (Mixture, {"components": [ELIMINATION, {"task": "coin", "n_tosses": 5}]},
+     "different lengths, in tokens: bijection 3, coin 9"),
+    (Mixture, {"components": [
+        {"task": "coin", "n_tosses": 3, "layout": "plain"}, {"task": "recall", "n_pairs": 1, "n_queries": 1}
+    ]}, "different scored positions: coin [0, 1, 2], recall [2]"),
+    (Mixture, {"components": [ELIMINATION, {"V": 3}]}, "components = "),
+    (Mixture, {"components": [{"task": "hmm-fixed", "K": 2, "predict": "both"}] * 2},
+     "hmm-fixed-1, hmm-fixed-2 asks different questions"),
     (Recurrence, {"p": 9}, "p = 9"),
     (Recurrence, {"symbols": "fresh", "prefixes": "trained"}, "mean something else in every sequence"),
     (Selection, {"V": 7, "L": 5}, "involutions of V = 7"),
@@ -83,7 +115,7 @@ REFUSED = [
     (Recurrence, {"symbols": "fresh", "length": 360}, "length = 360 of fresh symbols\n  Choose length up to 359"),
     (IteratedPermutation, {"V": 5, "n_shown": 6}, "n_shown = 6 of V = 5"),
     (IteratedPermutation, {"V": 9, "n_shown": 2, "scratchpad": False}, "7 hidden images"),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("task", "parameters", "words"), REFUSED)
@@ -122,6 +154,6 @@ def test_the_defaults_are_those_of_the_paper_and_of_the_first_tunnel():
     changed = {"header": "entries", "stay": 0.0, "grid": 0.01, "floor": 0.05, "predict": "state"}
     assert defaults_of(load_entry("tunnel", "hmm")) == paper | changed
     card = card_of("bijection-gpt-neox")
-    assert card["recipe"].pop("fresh_share") == 0.0  # recipes had it once
+    assert [card["recipe"].pop(name) for name in ("fresh_share", "checkpoints_per_doubling")] == [0, 0]  # once
     for given, mine in ((card["network"], Network), (card["recipe"], Recipe)):
         assert given == {name: defaults_of(mine)[name] for name in given}

@@ -6,10 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from interp.wind_tunnels.tasks.hmm import HMM
 from interp.wind_tunnels.tasks.probability_grid import ProbabilityGrid
-
-from interp.errors import UsageError
 
 PAPERS = ProbabilityGrid(step=0.01, floor=0.05)
 
@@ -87,18 +84,3 @@ def test_entries_are_even_but_for_the_share_that_stays():
     matrices = PAPERS.probabilities(PAPERS.draw(np.random.default_rng(0), (4000, 5, 5), stay=0.5)).mean(axis=0)
     assert np.diag(matrices) == pytest.approx(0.6, abs=0.03)
     assert (matrices.sum() - np.trace(matrices)) / 20 == pytest.approx(0.1, abs=0.01)
-
-
-@pytest.mark.parametrize(
-    ("grid", "floor", "n_outcomes", "words"),
-    [
-        (0.03, 0.03, 2, "the hmm task: grid = 0.03: no whole number of such steps makes 1"),
-        (1.0, 0.0, 2, "grid = 1.0: no whole number of such steps makes 1"),
-        (0.1, 0.05, 2, "floor = 0.05 is not on the grid of 0.1"),
-        (0.01, 0.3, 4, "floor = 0.3 for each of 4 outcomes is more than 1 in all\n  Choose floor up to 0.25."),
-    ],
-)
-def test_grid_without_distributions_is_refused(grid, floor, n_outcomes, words):
-    with pytest.raises(UsageError) as refusal:
-        HMM(S=n_outcomes, O=2, grid=grid, floor=floor)
-    assert words in str(refusal.value)

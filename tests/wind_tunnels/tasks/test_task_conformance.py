@@ -71,7 +71,8 @@ SOUND = [
     Selection("rotations", "bijections", V=4, L=3),
 ]
 FEW = [*{type(task): task for task in SOUND}.values()]  # one of each kind
-DESCRIBED = [*SOUND, *(type(task)() for task in FEW), Mixture("same")]
+FOUR = Mixture([{"task": "hmm", "K": 2}] * 4)  # of three sequences, one component has none
+DESCRIBED = [*SOUND, *(type(task)() for task in FEW), Mixture("same"), FOUR]
 
 
 @pytest.mark.parametrize("task", quick(FEW, SOUND), ids=str)
@@ -277,7 +278,7 @@ def transposed_transition(initial, transition, emission, symbols) -> Filtered:
 
 
 def test_wrong_recursion_is_caught(monkeypatch):
-    monkeypatch.setattr("interp.wind_tunnels.tasks.hmm_layout.filter_states", transposed_transition)
+    monkeypatch.setattr("interp.wind_tunnels.tasks.hmm.filter_states", transposed_transition)
     task = FixedHMM(S=3, O=2, K=4, parameters_seed=1, predict="state")
     with pytest.raises(InterpError, match="the answers do not follow the posterior"):
         check_task(task, np.random.default_rng(0), n=100_000)

@@ -30,6 +30,8 @@ def test_orthogonalising_does_each_matrix_alone_and_leaves_zero_at_zero():
     for i in (0, 2):
         torch.testing.assert_close(together[i], orthogonalise(matrices[i : i + 1])[0])
         torch.testing.assert_close(orthogonalise(1000 * matrices[i : i + 1])[0], together[i])
+    stacks = torch.stack([matrices, matrices.flip(0)])  # as the experts of several layers are
+    torch.testing.assert_close(orthogonalise(stacks), torch.stack([together, together.flip(0)]))
 
 
 def test_muon_steps_along_the_orthogonalised_nesterov_momentum():

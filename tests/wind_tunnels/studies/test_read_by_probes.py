@@ -1,4 +1,4 @@
-"""What changes from layer to layer: the study's numbers against the probes' own and against their definitions."""
+"""Studies that read what they train by probes: their numbers against the probes' own and their definitions."""
 
 from dataclasses import replace
 
@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 from interp.wind_tunnels.plans.settings import read_settings
 from interp.wind_tunnels.plans.train_tunnel import make_plan, plan_from_card
+from interp.wind_tunnels.studies.belief_clusters import BeliefClusters
 from interp.wind_tunnels.studies.depth_profiles import NEEDED_RATIO, PROFILES, DepthProfiles, profile
+from interp.wind_tunnels.studies.expert_division import DOMAINS, SHOWN, ExpertDivision
 from interp.wind_tunnels.tasks.bijection import Bijection
 from scipy import stats
 
@@ -14,7 +16,9 @@ import interp
 from interp.findings import Findings
 from interp.ledger.claims import load_claims
 from interp.records.tunnel_card import read_card
+from interp.registry import load_entry
 from interp.table import Table
+from interp.tunnel import make_task
 
 TINY = ("V=4", "L=5", "n_layers=4", "n_heads=2", "d_model=16", "n_steps=30", "batch=16", "n_copies=4")
 SEEDS = (3, 5)
@@ -81,3 +85,75 @@ def test_the_shipped_deep_tunnel_is_one_of_the_networks_of_the_ledger():
     assert shipped.recipe.stored == "float16", "as a file; it was trained as the ledger's are"
     recipe = replace(plan.recipe, stored="float16")
     assert (shipped.task, shipped.network, shipped.recipe) == (plan.task, plan.network, recipe)
+
+
+OF_CLUSTERS = ("arch=mamba", "S=3", "O=3", "K=8", "n_layers=1", "d_model=16", "n_steps=12", "batch=16", "n_copies=1")
+ASKED = {"sites": "resid", "interchange": False, "n_permutations": 19}
+
+
+@pytest.fixture(scope="module")
+def clusters(tmp_path_factory):
+    work = tmp_path_factory.mktemp("clusters")
+    study = BeliefClusters(settings=OF_CLUSTERS, seeds=(1, 2), n_pool=40, n_permutations=19)
+    return work, study, study.measure(work, lambda *_: None)
+
+
+@pytest.mark.slow
+def test_silhouettes_are_those_of_the_probe_and_are_held_against_its_null_seed_by_seed(clusters):
+    work, study, found = clusters
+    values, nulls = [], []
+    for seed in study.seeds:
+        record = interp.run(
+            str(work / f"hmm-fixed-mamba-seed{seed}"), probes=["belief"], settings={"belief": ASKED}, n_pool=40,
+            out=None, quiet=True,
+        )  # fmt: skip
+        scalar = record.findings["belief"]["silhouette"]
+        values.append(scalar.value)
+        nulls.append(scalar.null.value)
+    assert found.tables["seeds"]["silhouette"].tolist() == pytest.approx(values)
+    assert found.tables["seeds"]["silhouette_null"].tolist() == pytest.approx(nulls)
+    assert found["silhouette"].value == pytest.approx(np.mean(values)) and found["silhouette"].n == 2
+    test = stats.ttest_rel(values, nulls)
+    beyond = found["silhouette_beyond_null"]
+    assert beyond.p == pytest.approx(test.pvalue)
+    assert beyond.interval == pytest.approx(tuple(test.confidence_interval()))
+    assert (beyond.n, beyond.n_unit, beyond.null.value) == (2, "seed", 0.0)
+
+
+OF_EXPERTS = ("arch=mixtral", "n_layers=1", "d_model=16", "n_heads=2", "n_steps=12", "batch=16", "n_copies=1")
+
+
+@pytest.fixture(scope="module")
+def experts(tmp_path_factory):
+    work = tmp_path_factory.mktemp("experts")
+    study = ExpertDivision(settings=OF_EXPERTS, seeds=(1, 2), n_pool=60, n_permutations=24)
+    return work, study, study.measure(work, lambda *_: None)
+
+
+@pytest.mark.slow
+def test_numbers_are_those_of_the_probe_and_their_means_over_seeds(experts):
+    work, study, found = experts
+    seeds = found.tables["seeds"].to_frame().set_index(["domains", "seed"])
+    asked = {"components": {"experts": True, "n_permutations": 24}}
+    for domains in DOMAINS:
+        for seed in study.seeds:
+            folder = str(work / f"mixture-mixtral-{domains}-seed{seed}")
+            read = interp.run(folder, probes=["components"], settings=asked, n_pool=60, out=None, quiet=True)
+            for name, (number, _) in SHOWN.items():
+                scalar = read.findings["components"][number]
+                assert seeds.loc[(domains, seed), name] == pytest.approx(scalar.value), "the number is defined here"
+    for name in SHOWN:
+        different, same = (seeds.loc[domains, name].to_numpy() for domains in DOMAINS)
+        assert np.isfinite([*different, *same]).all()
+        assert found[f"{name}_different"].value == pytest.approx(different.mean())
+        assert found[f"{name}_different"].p == pytest.approx(stats.ttest_1samp(different, 0).pvalue)
+        assert found[f"{name}_gained"].p == pytest.approx(stats.ttest_rel(different, same).pvalue)
+    assert len(found.tables["models"]["model"]) == 4
+
+
+def test_both_domains_ask_at_the_same_tokens_or_the_number_beyond_them_would_not_exist():
+    for _, components in DOMAINS.values():
+        task = make_task(load_entry("tunnel", "mixture"), {"components": list(components), "symbols": "shared"})
+        drawn = task.sample(np.random.default_rng(0), 400)
+        asked = [set(drawn.tokens[drawn.tokens[:, 0] == domain][:, drawn.scored[0]].ravel()) for domain in (0, 1)]
+        assert len(asked[0] & asked[1]) >= 4
