@@ -261,7 +261,7 @@ def test_what_is_written_survives_kills_and_power_cuts_at_any_call(tmp_path, nam
     assert step > 8 and seen == {*range(len(wanted))}
 
 
-@pytest.mark.parametrize("name", quick([name for name in WRITERS if name not in LONG], WRITERS))
+@pytest.mark.parametrize("name", WRITERS)
 def test_a_file_that_the_kernel_cuts_off_is_told_whichever_library_writes_it(tmp_path, name):
     """Also pyarrow, safetensors and torch, which write past `os`. Of several files each is whole by itself."""
     writer, n_told = WRITERS[name], 0
