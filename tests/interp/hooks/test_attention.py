@@ -23,8 +23,8 @@ from tests.tiny_models import FAMILIES, VOCAB, fresh_model, n_hooks, prompts_of,
 SITES = ("q", "k", "v", "z", "q_pre", "k_pre", "attn_out", "mlp_out", "resid")
 
 
-def token_prompts(lengths, seed=0, scored=None):
-    rng = np.random.default_rng(seed)
+def token_prompts(lengths, scored=None):
+    rng = np.random.default_rng(0)
     ids = [rng.integers(0, VOCAB, size=n) for n in lengths]
     return prompts_of(*ids, scored=scored), ids
 
