@@ -1,4 +1,4 @@
-"""The attention hook and the family table against the float64 reference, and what the self-check must catch."""
+"""The attention hook and the family table against the float64 reference."""
 
 from operator import attrgetter
 
