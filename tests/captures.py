@@ -29,16 +29,15 @@ def _agree(one, other, close, what):
         np.testing.assert_array_equal(other, one, strict=one.dtype.kind not in "OU", err_msg=what)
 
 
-def planted_curve(order, n_features, rng, noise=0.05):
-    """Points along three quarters of a circle in a random plane, in this order, with isotropic noise.
+def planted_curve(order, n_features, rng):
+    """Points along three quarters of a circle in a random plane, in this order, with a little isotropic noise.
 
-    `noise` is the length of the noise vector in radii. The plane holds almost all variance, one coordinate along the
-    arc tells everything, and no straight axis does.
+    The plane holds almost all variance, one coordinate along the arc tells everything, and no straight axis does.
     """
     low, high = float(order.min()), float(order.max())
     angle = 1.5 * np.pi * (order - low) / max(high - low, np.finfo(float).tiny)
     plane = np.linalg.qr(rng.standard_normal((n_features, 2)))[0]
-    blur = rng.standard_normal((len(order), n_features)) * noise / math.sqrt(n_features)
+    blur = rng.standard_normal((len(order), n_features)) * 0.05 / math.sqrt(n_features)
     return np.stack([np.cos(angle), np.sin(angle)], axis=1) @ plane.T + blur
 
 

@@ -49,12 +49,12 @@ def public_config(alias: str, n_layers: int | None = None) -> dict:
     return content | ({"num_hidden_layers": n_layers} if n_layers else {})
 
 
-def build_hub_cache(alias: str, out: Path, n_layers: int | None = None, seed: int = 0) -> Path:
+def build_hub_cache(alias: str, out: Path, n_layers: int | None = None) -> Path:
     """The cache of one public model under `out`; returns its snapshot."""
     hub_id, _, tokenizer = MODELS[alias]
     Path(out).mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=out) as folder:
-        _write_model(Path(folder), public_config(alias, n_layers), seed)
+        _write_model(Path(folder), public_config(alias, n_layers))
         for file in (TOKENIZERS / tokenizer).glob("*.json"):
             shutil.copyfile(file, Path(folder) / file.name)
         return lay_out(Path(folder), hub_id, out)
@@ -77,12 +77,12 @@ def lay_out(folder: Path, hub_id: str, out: Path, ref: str = "main") -> Path:
     return snapshot
 
 
-def _write_model(folder: Path, config: dict, seed: int) -> None:
+def _write_model(folder: Path, config: dict) -> None:
     """Random weights as `save_pretrained` writes them, beside the configuration exactly as it is published."""
     published = folder / "config.json"
     published.write_text(json.dumps(config, indent=2) + "\n")
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+        torch.manual_seed(0)
         model = AutoModelForCausalLM.from_config(
             AutoConfig.from_pretrained(folder), dtype=getattr(torch, config["torch_dtype"])
         )

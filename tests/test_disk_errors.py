@@ -10,8 +10,8 @@ import os
 import subprocess
 import sys
 import warnings
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from itertools import count
@@ -161,13 +161,24 @@ WRITERS = {
 }
 
 
-def written_to(folder: Path, writer: Writer, **faults: int) -> tuple[Disk, object, str]:
-    """The second content, written over the first by a disk with faults: the disk, what lay there, and what was told."""
-    folder.mkdir()
+@contextmanager
+def files_of_at_most(n_bytes: int) -> Iterator[None]:
+    """The kernel lets no file grow further, whoever writes it."""
+    resource = pytest.importorskip("resource", reason="this system limits no files")
+    usual = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (n_bytes, usual[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, usual)
+
+
+def written_again(folder: Path, writer: Writer, faulty: AbstractContextManager) -> tuple[object, str]:
+    """The second content, written over the first where something is faulty: what lay there, and what was told."""
     if writer.replaces:
         writer.write(folder, 1)
     before, told = writer.read(folder), ""
-    with Disk(folder, **faults) as disk, warnings.catch_warnings(record=True) as warned:
+    with faulty, warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
         try:
             writer.write(folder, 2)
@@ -175,7 +186,14 @@ def written_to(folder: Path, writer: Writer, **faults: int) -> tuple[Disk, objec
             assert error.asked and error.fix
             told = error.found
     assert not warned or writer.in_passing, warned[0].message
-    return disk, before, told + " ".join(str(warning.message) for warning in warned)
+    return before, told + " ".join(str(warning.message) for warning in warned)
+
+
+def written_to(folder: Path, writer: Writer, **faults: int) -> tuple[Disk, object, str]:
+    """By a disk with faults: the disk, what lay there, and what was told."""
+    folder.mkdir()
+    disk = Disk(folder, **faults)
+    return disk, *written_again(folder, writer, disk)
 
 
 def failures(writer: Writer, tmp_path: Path, numbers: tuple[int, ...], at_most: int) -> set[str]:
@@ -241,6 +259,26 @@ def test_what_is_written_survives_kills_and_power_cuts_at_any_call(tmp_path, nam
         if not disk.is_dead:
             break
     assert step > 8 and seen == {*range(len(wanted))}
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_a_file_that_the_kernel_cuts_off_is_told_whichever_library_writes_it(tmp_path, name):
+    """Also pyarrow, safetensors and torch, which write past `os`. Of several files each is whole by itself."""
+    writer, n_told = WRITERS[name], 0
+    written_to(tmp_path / "whole", writer)
+    whole = writer.read(tmp_path / "whole")
+    for n_bytes in (0, 1 << 8, 1 << 13):
+        folder = tmp_path / str(n_bytes)
+        folder.mkdir()
+        before, told = written_again(folder, writer, files_of_at_most(n_bytes))
+        found, n_told = writer.read(folder), n_told + bool(told)
+        is_whole = isinstance(whole, dict) and found.items() <= {*before.items(), *whole.items()}
+        assert found == whole or (os.strerror(errno.EFBIG) in told and (found == before or is_whole)), told
+        assert not [path for path in folder.rglob("*") if path.suffix == ".writing"]
+        if told:
+            writer.write(folder, 2)
+        assert writer.read(folder) == whole
+    assert n_told
 
 
 @pytest.mark.stress

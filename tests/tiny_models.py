@@ -94,11 +94,11 @@ def n_hooks(module) -> int:
     )
 
 
-def alike_prompts(n=12, seed=0):
+def alike_prompts():
     """Prompts that begin alike, the first eight tokens in all and four more in two kinds; with twins, and one apart."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     shared, kinds = rng.integers(3, VOCAB, 8), rng.integers(3, VOCAB, (2, 4))
-    ids = [np.concatenate([shared, kinds[i % 2], rng.integers(3, VOCAB, i % 4)]) for i in range(n)]
+    ids = [np.concatenate([shared, kinds[i % 2], rng.integers(3, VOCAB, i % 4)]) for i in range(12)]
     ids += [rng.integers(3, VOCAB, 5), ids[3], shared]
     prompts = [Prompt(token_ids=tuple(int(t) for t in x)) for x in ids]
     posterior = np.full((len(ids), 3), 1 / 3)

@@ -99,20 +99,20 @@ def _panels(points: Table) -> Figure:
     return Figure("panels", "Three domains", "Bars are single prompts.", figure, "points")
 
 
-def made_findings(n_points: int = N_POINTS, texts: tuple[str, ...] = ()) -> Findings:
+def made_findings(texts: tuple[str, ...] = ()) -> Findings:
     """Findings with every kind of scalar: tested, untested, underpowered, without interval, without null."""
     rng = np.random.default_rng(0)
-    entropy = np.sort(rng.uniform(0.1, 9.0, n_points))
+    entropy = np.sort(rng.uniform(0.1, 9.0, N_POINTS))
     bent = np.tile(entropy / 4.5 - 1, N_LAYERS)
-    layer = np.repeat(np.arange(N_LAYERS), n_points)
-    text = [texts[i] if i < len(texts) else f"the prompt that has number {i} ends here" for i in range(n_points)]
+    layer = np.repeat(np.arange(N_LAYERS), N_POINTS)
+    text = [texts[i] if i < len(texts) else f"the prompt that has number {i} ends here" for i in range(N_POINTS)]
     points = {
         "layer": layer,
-        "prompt": np.tile(np.arange(n_points), N_LAYERS),
+        "prompt": np.tile(np.arange(N_POINTS), N_LAYERS),
         "pc1": bent * (layer + 1) + rng.normal(scale=0.4, size=len(layer)),
         "pc2": bent**2 * (layer + 1) - 1 + rng.normal(scale=0.4, size=len(layer)),
         "entropy_bits": np.tile(entropy, N_LAYERS),
-        "domain": np.tile(np.array([DOMAINS[i % 6] for i in range(n_points)]), N_LAYERS),
+        "domain": np.tile(np.array([DOMAINS[i % 6] for i in range(N_POINTS)]), N_LAYERS),
         "text": np.tile(np.array(text, dtype=object), N_LAYERS),
     }
     units = {

@@ -6,7 +6,7 @@
 A seeded sample of small changes (an operator, a comparison, a number, a default, a function's neighbour) is made to all
 five folders, one at a time and never here: in a private copy of the tree. Each mutant runs against the quick tests of
 its own room, those that import its module first, and then of others that import it. A mutant is killed when one fails
-(or runs far longer than it needs) that passes without the change; it survives when all pass. `mutants.md` explains the
+(or does not end) that passes without the change; it survives when all pass. `mutants.md` explains the
 survivors.
 """
 
@@ -14,12 +14,12 @@ import argparse
 import ast
 import copy
 import functools
-import importlib
 import json
 import os
 import random
+import re
 import shutil
-import signal
+import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -31,14 +31,10 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = ("interp", "probes", "prompts", "reports", "wind_tunnels")
-CPU_SECONDS = 60.0
-"""No quick test, and no file's import, needs half of it on one core."""
+SECONDS = 1200
+"""The quick tests of no room, and of those that import a module, need half of it on one core."""
 
-ALL_PASSED = "all passed"
-"""What a child says last."""
-
-LIBRARIES = ("torch", "transformers", "scipy.stats", "sklearn.linear_model", "pandas", "plotly.graph_objects")
-"""That the tests would import again and again."""
+OVERTIME = "time"
 
 MOST_FILES = 4
 """Of the test files of other rooms that import a module, those named alike first."""
@@ -193,60 +189,20 @@ def _imports(path: Path) -> frozenset[str]:
 
 
 def killer(tests: tuple[str, ...], tree: Path) -> str | None:
-    """The first file whose quick tests fail in that tree, or run far longer than any needs; None where all pass.
-
-    In a child of this process, which has the libraries in memory already but nothing of the tree.
-    """
+    """The first file whose quick tests fail in that tree, `OVERTIME` where they do not end; None where all pass."""
     if not tests:
         return None
-    reading, writing = os.pipe()
-    child = os.fork()
-    if child == 0:
-        try:
-            _run(tests, tree, writing)
-        finally:
-            os._exit(1)
-    os.close(writing)
-    with os.fdopen(reading) as told:
-        tried = told.read().splitlines()
-    os.waitpid(child, 0)
-    return None if tried and tried[-1] == ALL_PASSED else tried[-1] if tried else tests[0]
-
-
-class _Watch:
-    """Writes the file of every test that begins, so that the last one stands where nothing follows."""
-
-    def __init__(self, writing: int) -> None:
-        self.writing = writing
-
-    def tell(self, nodeid: str) -> None:
-        os.write(self.writing, f"{nodeid.partition('::')[0]}\n".encode())
-
-    def pytest_collectstart(self, collector: pytest.Collector) -> None:
-        self._count()
-        if collector.nodeid.endswith(".py"):
-            self.tell(collector.nodeid)
-
-    def pytest_runtest_logstart(self, nodeid: str) -> None:
-        self._count()
-        self.tell(nodeid)
-
-    def _count(self) -> None:
-        """The default answers to these signals end the process: it computes too long, or waits for ever."""
-        signal.setitimer(signal.ITIMER_PROF, CPU_SECONDS)
-        signal.setitimer(signal.ITIMER_REAL, 20 * CPU_SECONDS)
-
-
-def _run(tests: tuple[str, ...], tree: Path, writing: int) -> None:
-    nowhere = os.open(os.devnull, os.O_RDWR)
-    for stream in (0, 1, 2):
-        os.dup2(nowhere, stream)
-    os.chdir(tree)
-    os.environ["PYTHONPATH"] = sys.path[0] = str(tree)
-    watch = _Watch(writing)
     options = ["-q", "-x", "-p", "no:cacheprovider", "--assert=plain", "-m", "not slow and not stress"]
-    if pytest.main([*options, *tests], plugins=[watch]) in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
-        watch.tell(ALL_PASSED)
+    environment = os.environ | {"PYTHONPATH": str(tree), "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+    command = [sys.executable, "-m", "pytest", *options, *tests]
+    try:
+        done = subprocess.run(command, cwd=tree, env=environment, capture_output=True, text=True, timeout=SECONDS)
+    except subprocess.TimeoutExpired:
+        return OVERTIME
+    if done.returncode in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
+        return None
+    failed = re.search(r"^(?:FAILED|ERROR) (\S+?\.py)", done.stdout, re.MULTILINE)
+    return failed[1] if failed else tests[0]
 
 
 def private_copy(into: Path) -> Path:
@@ -276,7 +232,7 @@ class Bench:
 
     def __init__(self, tree: Path) -> None:
         self.tree = tree
-        self._sound: dict[str, bool] = {}
+        self._sound = {OVERTIME: True}
 
     def killer(self, mutant: Mutant) -> str | None:
         """The test file that notices the change: it fails with it and passes without; None for a survivor."""
@@ -304,16 +260,7 @@ class Bench:
             module.write_text(source, encoding="utf-8")
 
 
-def prepare() -> None:
-    """One thread, and the libraries in memory before the children are made."""
-    os.environ |= {"OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
-    sys.dont_write_bytecode = True
-    for library in LIBRARIES:  # after the number of threads is set, and once for all children
-        importlib.import_module(library)
-
-
 def main() -> None:
-    prepare()
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else None)
     parser.add_argument("--n", type=int, default=100)
     parser.add_argument("--seed", type=int, default=0)

@@ -25,8 +25,8 @@ EXACT = 1e-10
 LAWS = {"scores", "values", "queries", "keys", "rows"}
 
 
-def text(seed: int = 0, length: int = 17) -> ScoredSequence:
-    return ScoredSequence.of_text(torch.from_numpy(np.random.default_rng(seed).integers(0, VOCAB, length)))
+def text(seed: int = 0) -> ScoredSequence:
+    return ScoredSequence.of_text(torch.from_numpy(np.random.default_rng(seed).integers(0, VOCAB, 17)))
 
 
 @pytest.mark.parametrize("family", FAMILIES)

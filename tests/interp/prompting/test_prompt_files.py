@@ -246,10 +246,10 @@ def test_texts_of_every_kind_that_arrow_has_are_texts_and_half_floats_numbers(tm
 NAMES = ["World", "Sports", "Sci/Tech"]
 
 
-def classed(values, texts=TEXTS):
+def classed(values):
     datasets = pytest.importorskip("datasets")
     kinds = {"text": datasets.Value("string"), "k": datasets.Value("int64"), "topic": datasets.ClassLabel(names=NAMES)}
-    columns = {"text": texts, "k": range(len(texts)), "topic": values}
+    columns = {"text": TEXTS, "k": range(len(TEXTS)), "topic": values}
     return datasets.Dataset.from_dict(columns, features=datasets.Features(kinds))
 
 

@@ -116,9 +116,9 @@ def test_processes_end_with_the_one_that_started_them_and_never_run_its_script(t
     assert until(lambda: not any(map(psutil.pid_exists, children)))
 
 
-def until(holds, seconds: float = 120.0) -> bool:
-    """Whether something comes to hold within these seconds."""
-    end = time.monotonic() + seconds
+def until(holds) -> bool:
+    """Whether something comes to hold within two minutes."""
+    end = time.monotonic() + 120.0
     while not holds():
         if time.monotonic() > end:
             return False

@@ -91,9 +91,9 @@ def test_where_nothing_was_read_under_edits_there_are_no_figures():
     assert SMALL.figures(SMALL.analyse(synthetic_capture(SMALL.needs, Shape(n_prompts=6)), {})) == ()
 
 
-def measured(model, probe, run, resolve=None):
+def measured(model, probe, run):
     base = capture(model, run.prompts, run.ids, probe.needs)
-    under = read_conditions(model, run, probe.conditions(base), resolve=resolve)
+    under = read_conditions(model, run, probe.conditions(base))
     return probe.analyse(base, under), under
 
 

@@ -96,10 +96,10 @@ def kl_of(left):
     return (POSTERIOR * np.log2(POSTERIOR / q)).sum(axis=1).reshape(30, 5).mean(axis=1)
 
 
-def crossing(curve, epsilon=0.1, steps=STEPS):
+def crossing(curve):
     """Brute force: the last place of a fine grid over log(1 + step) at which the curve is outside."""
-    grid = np.linspace(0, np.log1p(steps[-1]), 200_001)
-    outside = np.interp(grid, np.log1p(steps), curve) > epsilon
+    grid = np.linspace(0, np.log1p(STEPS[-1]), 200_001)
+    outside = np.interp(grid, np.log1p(STEPS), curve) > 0.1
     return np.expm1(grid[np.flatnonzero(outside)[-1]])
 
 

@@ -33,11 +33,11 @@ def noise(seed: int, shape: Shape = SHAPE) -> np.ndarray:
     return np.random.default_rng(seed).standard_normal((shape.n_layers, rows, shape.n_kv_heads * shape.d_head))
 
 
-def curve_findings(seed: int = 0) -> Findings:
+def curve_findings() -> Findings:
     """A curve ordered by entropy in the last layer, noise in the others."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     entropy = rng.uniform(0, 8, 75)
-    values = noise(seed) * 0.1
+    values = noise(0) * 0.1
     values[-1] = planted_curve(entropy, 16, rng)
     return QUICK.analyse(capture_of(values, next_entropy_bits=entropy), {})
 
@@ -90,9 +90,9 @@ def test_z_scores_and_constant_columns_leave_the_correlation_matrix() -> None:
         assert found["pc1_share"].value == pytest.approx(eigen[-1] / eigen.sum())
 
 
-def domain_capture(collapsed: bool, seed: int, n: int = 240) -> Capture:
+def domain_capture(collapsed: bool, seed: int) -> Capture:
     """Three domains; the values of the first lie near a plane where `collapsed`."""
-    rng = np.random.default_rng(seed)
+    n, rng = 240, np.random.default_rng(seed)
     shape = Shape(n_prompts=n, n_layers=2)
     domain, values = np.array(["algebra", "botany", "code"])[np.arange(n) % 3], noise(seed, shape)
     if collapsed:

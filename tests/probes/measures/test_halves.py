@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from interp.probes.measures.cloud import Cloud
-from interp.probes.measures.halves import Groups, HalfSplit, cloud_permutations, recurs
+from interp.probes.measures.halves import HalfSplit, cloud_permutations
 from sklearn.linear_model import LinearRegression
 
 from interp.need import Need
@@ -91,25 +91,6 @@ def test_within_the_token_every_half_is_centred_by_itself_and_then_regressed_as_
     assert fitted == pytest.approx(y - slopes.predict(x))
     assert others == pytest.approx(centred(values, kept[1]) - slopes.predict(centred(nuisances, kept[1])))
     assert half_split.n_free == len(kept[0]) - len(np.unique(tokens[kept[0]])) - 2
-
-
-def test_halves_groups_and_tokens_are_centred_from_the_fitting_half():
-    fitting, held_out, tokens, rng = drawn()
-    half_split = HalfSplit.of(fitting, held_out, rng.standard_normal((N, 2)), tokens)
-    table = rng.standard_normal((12, 4)).astype(np.float32).astype(np.float64)
-    fitted, others = half_split.apply(table[tokens])
-    assert np.abs(fitted).max() < 1e-14 and np.abs(others).max() < 1e-14
-    fitting, held_out, _, rng = drawn()
-    values = rng.standard_normal((N, 2))
-    fitted, others = HalfSplit.of(fitting, held_out, np.empty((N, 0))).apply(values)
-    assert fitted == pytest.approx(values[fitting] - values[fitting].mean(axis=0))
-    assert others == pytest.approx(values[held_out] - values[fitting].mean(axis=0))
-    fitting, held_out, _, _ = drawn()
-    assert not HalfSplit.of(fitting, held_out, np.ones((N, 1)), np.arange(N)).is_usable
-    assert recurs(np.array([3, 1, 3, 2])).tolist() == [True, False, True, False]
-    labels, values = np.array(["a", "b", "a"]), np.array([[1.0], [5.0], [3.0]])
-    assert Groups.of(labels).centred(values).ravel().tolist() == [-1, 0, 1]
-    assert Groups.of(labels).centred(values.astype(np.float32)).dtype == np.float32
 
 
 def test_prompts_are_exchanged_within_their_group_and_sequences_whole():

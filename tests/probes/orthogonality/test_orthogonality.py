@@ -16,9 +16,9 @@ FAST = {"n_null": 40, "n_bootstrap": 60}
 SHAPE = Shape(n_prompts=40, n_layers=2, n_heads=4, n_kv_heads=2, d_head=8, d_model=32)
 
 
-def analyse(definition, planted=None, columns=None, shape=SHAPE, seed=0, prompts=None):
+def analyse(definition, planted=None, columns=None, shape=SHAPE, prompts=None):
     probe = Orthogonality(definition=definition, **FAST)
-    capture = synthetic_capture(probe.needs, shape, planted=planted, columns=columns, seed=seed)
+    capture = synthetic_capture(probe.needs, shape, planted=planted, columns=columns)
     if prompts is not None:
         capture = replace(capture, prompts=replace(capture.prompts, prompts=prompts))
     return probe.analyse(capture, {})

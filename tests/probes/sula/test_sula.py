@@ -56,9 +56,9 @@ def bayes(log_odds, swapped, k, rng):
     return log_odds
 
 
-def measured(capture, n_permutations=99, n_bootstrap=60, seed=0):
+def measured(capture, n_permutations=99, n_bootstrap=60):
     answers = Answers.of(capture, OUTCOME)
-    rng = np.random.default_rng([seed, 9])
+    rng = np.random.default_rng([0, 9])
     resamples = Resamples.of(answers, n_permutations, n_bootstrap, rng)
     return QUANTITIES.scalars(calibration(answers, resamples, capture.model.vocab_size))
 
@@ -117,9 +117,9 @@ def test_weight_of_evidence_and_liking_for_a_word_are_told_apart(weight, bias):
         assert low < found[name].value < high
 
 
-def many_outcomes(weight, seed=0, n=60, alpha=1.0, n_scored=4, zero=False):
-    rng = np.random.default_rng(seed)
-    p = rng.dirichlet(np.full(5, alpha), n * n_scored)
+def many_outcomes(weight, n=60, n_scored=4, zero=False):
+    rng = np.random.default_rng(0)
+    p = rng.dirichlet(np.ones(5), n * n_scored)
     if zero:
         p[np.arange(len(p)), rng.integers(0, 5, len(p))] = 0
         p /= p.sum(axis=1, keepdims=True)
@@ -174,11 +174,11 @@ def test_exchanges_move_whole_units_within_their_strata(stratum, unit, reached):
     assert {row: len(np.unique(orders[:, row])) for row in reached} == reached
 
 
-def features(coordinate, rng, n_layers=3, noise=0.3, layer=2):
+def features(coordinate, rng):
     """Values whose one direction at one layer is the coordinate; noise elsewhere."""
-    values = rng.normal(0, noise, (n_layers, len(coordinate), 16))
-    values[layer, :, 5] += 3 * coordinate
-    return values.reshape(n_layers, len(coordinate), 2, 8)
+    values = rng.normal(0, 0.3, (3, len(coordinate), 16))
+    values[2, :, 5] += 3 * coordinate
+    return values.reshape(3, len(coordinate), 2, 8)
 
 
 def test_a_coordinate_that_moves_is_found_out_of_sample_at_its_layer():
@@ -309,7 +309,7 @@ def test_the_best_single_answers_are_those_by_hand():
     np.testing.assert_allclose(found, kl_bits(p, means))
 
 
-def answered(posterior, q, outcomes=None, condition=None, evidence=None, unit=None, cluster=None):
+def answered(posterior, q, outcomes=None, condition=None, evidence=None, unit=None):
     """Answers of a model that gives these probabilities, half of its mass on the outcomes."""
     p, n = np.asarray(posterior, dtype=np.float64), len(posterior)
     unit = np.arange(n) if unit is None else np.asarray(unit)
@@ -317,7 +317,7 @@ def answered(posterior, q, outcomes=None, condition=None, evidence=None, unit=No
         p, np.log2(np.asarray(q) / 2), np.tile(np.arange(p.shape[1]), (n, 1)) if outcomes is None else outcomes,
         np.full(n, "main") if condition is None else np.asarray(condition),
         np.zeros(n) if evidence is None else np.asarray(evidence, dtype=np.float64),
-        np.zeros(n, dtype=np.int64), unit, unit if cluster is None else np.asarray(cluster), None, "k", "observations",
+        np.zeros(n, dtype=np.int64), unit, unit, None, "k", "observations",
         "problem",
     )  # fmt: skip
 

@@ -173,26 +173,6 @@ def test_the_uniform_lacks_what_the_papers_report_and_the_last_symbol_what_the_d
     assert lacks(FixedHMM(stay=0.0, parameters_seed=0)) == pytest.approx(0.020, abs=0.004)
 
 
-def test_layout_has_no_header_and_parameters_belong_to_the_task():
-    task = FixedHMM(S=3, O=4, K=6)
-    sequences = task.sample(np.random.default_rng(0), 50)
-    assert (task.vocab_size, task.n_positions) == (1 + 4 + 3, 12)
-    assert (sequences.tokens[:, 0::2] == 0).all()
-    assert set(sequences.tokens[:, 1::2].ravel().tolist()) == {1, 2, 3, 4}
-    assert sequences.slices == ("state", "symbol")
-    assert sequences.only("state").slice_ids.tolist() == [5, 6, 7]
-    assert sequences.only("symbol").slice_ids.tolist() == [1, 2, 3, 4]
-    assert sequences.scored.tolist() == list(range(12))
-    task = FixedHMM()
-    np.testing.assert_array_equal(task.transition, FixedHMM(K=50).transition)
-    assert not np.array_equal(task.transition, FixedHMM(parameters_seed=7).transition)
-    for matrix in (task.transition, task.emission):
-        np.testing.assert_allclose(matrix.sum(axis=1), 1.0, atol=1e-12)
-        np.testing.assert_allclose(matrix * 100, np.rint(matrix * 100), atol=1e-9)
-        assert matrix.min() >= 0.05
-    assert np.diag(task.transition).mean() > 0.5
-
-
 def test_impossible_symbols_are_refused_and_what_is_stationary_stays():
     emission = np.array([[[1.0, 0.0], [1.0, 0.0]]])
     with pytest.raises(ValueError, match="at step 1 a symbol comes that the parameters give no probability"):
