@@ -14,7 +14,6 @@ from interp.prompting.pools import draw, refuse_without_posterior
 from interp.records.record import RunRecord, written
 from interp.running.choose_probes import ChosenProbe, analysed, choose_probes, reads_attention_alone
 from interp.system.digest import digest_of
-from interp.system.plain_numbers import whole_pool
 
 
 def analyse(
@@ -67,7 +66,7 @@ def analyse(
         probe.refuse_fields(capture.model.n_layers)
         probe.refuse(capture.prompts)
     began = time.monotonic()  # not the clock, which may be set back
-    per_quintile = whole_pool(per_quintile)
+    per_quintile = per_quintile or None
     base, drawn = draw(capture, per_quintile)
     findings = {probe.name: analysed(probe, base, {}) for probe in chosen}
     pool, provenance = capture.prompts, dict(capture.provenance)

@@ -1,7 +1,4 @@
-"""What numpy, pandas, torch and the shell give, as Python's own values: numbers, arrays, precisions, devices and paths.
-
-Numbers raise `TypeError` or `ValueError` for what is none.
-"""
+"""What numpy, pandas, torch and the shell give, as Python's own values: numbers, arrays, precisions, devices, paths."""
 
 import os
 import re
@@ -12,34 +9,13 @@ from typing import Any
 import numpy as np
 
 from interp.errors import UnknownName, UsageError
+from interp.system.values import read
 
 
 def plain(value: Any) -> Any:
     """A scalar of any of these libraries as Python's, an array as lists; anything else as it is."""
     value = value.detach().cpu() if hasattr(value, "detach") else value
     return value.tolist() if hasattr(value, "tolist") else value
-
-
-def number(value: Any) -> float:
-    """A real number; true, false and texts are none."""
-    value = plain(value)
-    if isinstance(value, bool | str | bytes):
-        raise TypeError(f"{value!r} is no number")
-    return float(value)
-
-
-def whole_number(value: Any) -> int:
-    """A whole number; 2.0 is one, as a row of a table has it whose other columns are fractions."""
-    found = number(value)
-    if not found.is_integer():
-        raise ValueError(f"{found} is not whole")
-    return int(found)
-
-
-def whole_numbers(value: Any) -> int | tuple[int, ...]:
-    """One whole number, or several."""
-    value = plain(value)
-    return tuple(map(whole_number, value)) if hasattr(value, "__iter__") else whole_number(value)
 
 
 def from_0(asked: str, given: Sequence[int], n: int, has: str) -> tuple[int, ...]:
@@ -95,7 +71,7 @@ def device_name(given: Any) -> str:
 
 def whole_pool(given: Any) -> int | None:
     """How many are drawn; 0 and None are the whole pool."""
-    return (whole_number(given) or None) if given is not None else None
+    return read("a number of prompts", int | None, given, from_words=False) or None
 
 
 def path(given: str | Path) -> Path:
