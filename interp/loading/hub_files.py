@@ -85,7 +85,7 @@ class ModelFiles:
         try:
             snapshot_download(self.hub_id, revision=self.revision, allow_patterns=missing, tqdm_class=_Bar)
         except _BROKEN_WIRE as error:
-            raise _refusal(self.hub_id, None, error) from error
+            raise _refusal(self.hub_id, None, missing[0], error) from error
 
 
 def files_in_folder(folder: Path, main: str = CONFIG) -> ModelFiles:
@@ -119,7 +119,7 @@ def files_on_hub(hub_id: str, revision: str | None = None, main: str = CONFIG) -
     except _BROKEN_WIRE as error:
         cached = cached_files(hub_id, revision, main)
         if cached is None:
-            raise _refusal(hub_id, revision, error) from error
+            raise _refusal(hub_id, revision, main, error) from error
         return cached
     folder = Path(fetched).parent
     names = _listing(folder) | {entry.rfilename for entry in info.siblings or ()}
@@ -139,12 +139,12 @@ def _listing(folder: Path) -> frozenset[str]:
     return frozenset(entry.name for entry in folder.iterdir() if entry.is_file())
 
 
-def _refusal(hub_id: str, revision: str | None, error: Exception) -> ModelError:
-    found, fix = _explained(error, f"https://huggingface.co/{hub_id}")
+def _refusal(hub_id: str, revision: str | None, file: str, error: Exception) -> ModelError:
+    found, fix = _explained(error, file, f"https://huggingface.co/{hub_id}")
     return ModelError(asked=f"the model {f'{hub_id}@{revision}' if revision else hub_id}", found=found, fix=fix)
 
 
-def _explained(error: Exception, page: str) -> tuple[str, str]:
+def _explained(error: Exception, file: str, page: str) -> tuple[str, str]:
     """What stands between us and a repository, and what to do; the order is from the special to the general."""
     if isinstance(error, GatedRepoError):
         fix = f"Accept its conditions at {page}, then log in: `hf auth login` (or HF_TOKEN)."
@@ -158,7 +158,7 @@ def _explained(error: Exception, page: str) -> tuple[str, str]:
             "Check the spelling (`interp list models` shows the short names); a private one needs `hf auth login`.",
         )
     if isinstance(error, EntryNotFoundError) and isinstance(error, HfHubHTTPError):
-        return "the repository has no config.json", "It has no transformers model; name another one."
+        return f"the repository has no {file}", f"Its files are at {page}/tree/main; name another one."
     if isinstance(error, HfHubHTTPError):
         status = error.response.status_code
         fix = "Log in (again) with `hf auth login`." if status in (401, 403) else "Try again in some minutes."
