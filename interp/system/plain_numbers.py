@@ -1,4 +1,4 @@
-"""What numpy, pandas, torch and the shell give, as Python's own values: numbers, arrays, precisions, devices, paths."""
+"""What numpy, pandas, torch and the shell give, as Python's own values: numbers, precisions, devices and paths."""
 
 import os
 import re
@@ -6,10 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from interp.errors import UnknownName, UsageError
-from interp.system.values import read
 
 
 def plain(value: Any) -> Any:
@@ -28,16 +25,6 @@ def from_0(asked: str, given: Sequence[int], n: int, has: str) -> tuple[int, ...
         fix = "Name one or several of these, each once; −1 is the last."
         raise UsageError(asked=asked, found=f"{has} 0 to {n - 1}", fix=fix)
     return found
-
-
-def array(value: Any) -> np.ndarray:
-    """An array of real numbers; one of numpy stays as it is."""
-    if isinstance(value, np.ndarray) and value.dtype.kind in "iuf":
-        return value
-    value = plain(value)
-    if value is None or np.asarray(value).dtype.kind not in "iufO":
-        raise TypeError("its entries are no real numbers")
-    return np.array(value, dtype=np.float64)
 
 
 DTYPES = {"float64": 8, "float32": 4, "bfloat16": 2, "float16": 2}
@@ -67,11 +54,6 @@ def device_name(given: Any) -> str:
         fix = "Use cpu, cuda, cuda:1 ... or mps."
         raise UsageError(asked=f"the device {name!r}", found="there is no such kind of device", fix=fix)
     return name
-
-
-def whole_pool(given: Any) -> int | None:
-    """How many are drawn; 0 and None are the whole pool."""
-    return read("a number of prompts", int | None, given, from_words=False) or None
 
 
 def path(given: str | Path) -> Path:

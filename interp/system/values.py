@@ -6,11 +6,13 @@ Options of a run, fields of probes and studies, and arguments of public function
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, ForwardRef, Literal, Union, get_args, get_origin
 
 from interp.errors import UnknownName, UsageError
+from interp.system.plain_numbers import path, plain
 
 _WORDS: Mapping[Any, str] = {
     NoneType: "none", bool: "True or False", int: "a whole number", float: "a number", str: "a text", Path: "a path",
@@ -38,12 +40,11 @@ def read(asked: str, hint: Any, value: Any, *, from_words: bool = True) -> Any:
     if Path not in kinds:
         refuse_half_character(asked, value)
     elif isinstance(value, str | Path) and str(value).startswith("~") and {*kinds} <= {str, Path, NoneType}:
-        from interp.system.plain_numbers import path  # numpy, as below
-
         value = path(value)
     is_plain = all(kind in _WORDS or _is_word(kind) or get_origin(kind) is tuple for kind in kinds)
     is_one = len({*kinds} - {NoneType}) == 1
-    is_as_it_should_be = from_words and (type(value) in kinds or (isinstance(value, Path) and Path in kinds))
+    is_of_kind = type(value) in kinds and (from_words or type(value).__name__ != "ndarray")
+    is_as_it_should_be = is_of_kind or (isinstance(value, Path) and Path in kinds)
     if isinstance(hint, str | ForwardRef) or is_as_it_should_be or not (is_plain or is_one):
         return value
     for kind in kinds:
@@ -72,6 +73,7 @@ def refuse_half_character(asked: str, value: Any) -> None:
         raise UsageError(asked=f"{asked} = {value!r:.60}", found=f"it holds {found}", fix=fix)
 
 
+@cache
 def alternatives(hint: Any) -> list[Any]:
     """The types and the words that an annotation allows, `None` first."""
     origin = get_origin(hint)
@@ -97,14 +99,12 @@ def _shown(kind: Any) -> str:
 
 def _fit(asked: str, kind: Any, value: Any, from_words: bool) -> Any:
     """`value` as one alternative of a type; `TypeError` or `ValueError` where it does not fit."""
-    from interp.system.plain_numbers import array, plain  # numpy, which the command line does without until it runs
-
     origin, inner = get_origin(kind), get_args(kind)[:1]
     if not from_words:
         if isinstance(value, str | bytes) and (origin is tuple or kind in (bool, int, float)):
             raise ValueError(value)
         if getattr(kind, "__name__", "") == "ndarray":
-            return array(value)
+            return _array(value)
     if origin is tuple:
         parts = _entries(plain(value), ";" if get_origin(inner[0]) is tuple else ",")
         return tuple(read(asked, inner[0], part, from_words=from_words) for part in parts)
@@ -133,6 +133,18 @@ def _fit(asked: str, kind: Any, value: Any, from_words: bool) -> Any:
     elif getattr(kind, "__name__", "") not in _MAKERS or isinstance(value, origin or kind):
         return value
     raise ValueError(value)
+
+
+def _array(value: Any) -> Any:
+    """An array of real numbers; one of numpy stays as it is."""
+    import numpy as np  # which the command line does without until it runs
+
+    if isinstance(value, np.ndarray) and value.dtype.kind in "iuf":
+        return value
+    value = plain(value)
+    if value is None or np.asarray(value).dtype.kind not in "iufO":
+        raise TypeError("its entries are no real numbers")
+    return np.array(value, dtype=np.float64)
 
 
 def _entries(value: Any, separator: str) -> Sequence[Any]:
