@@ -3,20 +3,17 @@
 The kinds of edits are in `interp.edits`.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import Field, dataclass, field, fields
-from functools import cache
-from typing import Any, ClassVar, Literal, get_type_hints
+from dataclasses import dataclass, field, fields
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from jaxtyping import Float
-from pydantic import TypeAdapter
 
 from interp.capture import ModelInfo
 from interp.errors import Answering, UsageError
+from interp.settings import read_fields
 from interp.system.calls import AnsweringType
-from interp.system.foreign_files import in_words
-from interp.system.plain_numbers import array, from_0, number, whole_number, whole_numbers
+from interp.system.plain_numbers import from_0
 
 Metric = Literal["raw", "z-scored"]
 _IN_WHERE = ("layer", "site", "donor")
@@ -45,9 +42,9 @@ class Edit(Answering, metaclass=AnsweringType):
     """Whether an edit that names no layer acts in all of them."""
 
     def __post_init__(self) -> None:
-        for each in fields(self):
-            value = read_field(type(self), each, getattr(self, each.name), f"{self.kind}: {each.name}")
-            object.__setattr__(self, each.name, value)
+        given = {each.name: getattr(self, each.name) for each in fields(self)}
+        for name, value in read_fields(type(self), self.kind, given, from_words=False).items():
+            object.__setattr__(self, name, value)
         if not self._listed and not self.is_whole:
             raise self._refused("no layer is named", "Name one layer or several.")
         if not abs(self.dose) <= MOST_DOSE:
@@ -200,47 +197,8 @@ class SubspaceEdit(Edit):
             raise self._refused(f"the axis has {self.axis.shape[-1]} features, {words}", "Fit the axis on this site.")
 
 
-def _positions(value: Any) -> str | tuple[int, ...]:
-    found = str(value) if isinstance(value, str) else whole_numbers(value)
-    return (found,) if isinstance(found, int) else found
-
-
 MOST_DOSE = 1e6
 """Largest dose of an edit either way: beyond it activations leave what float32 can hold."""
-
-NUMBERS: Mapping[str, Callable[[Any], Any]] = {
-    "layer": whole_numbers, "heads": whole_numbers, "head": whole_number, "seed": whole_number, "at": _positions,
-    "dose": number, "deviations": number, "score_sigma": number,
-    "axis": array, "sigma": array, "displacement": array, "rotation": array, "values": array, "mean": array,
-}  # fmt: skip
-"""The fields of edits that hold numbers, and how each is read."""
-
-_TAKES: Mapping[Callable[[Any], Any], str] = {
-    whole_number: "a whole number", whole_numbers: "whole numbers", number: "a number",
-    _positions: "all, last, scored, a column, or positions counted from 0",
-    array: "numbers in lists of equal length, or an array",
-}  # fmt: skip
-
-
-def read_field(kind: type[Edit], field: Field[Any], value: Any, asked: str) -> Any:
-    """What a field is given, numbers as Python's or in an array of numpy; `UsageError` for `asked` where it misfits."""
-    if value is None and field.default is None:
-        return None
-    try:
-        if field.name in NUMBERS:
-            return NUMBERS[field.name](value)
-        return _reader(kind, field.name).validate_python(value, strict=True)
-    except (TypeError, ValueError, OverflowError) as error:
-        fix = f"`help(interp.{kind.__name__})` says what each field takes."
-        if field.name in NUMBERS:
-            fix = f"This field takes {_TAKES[NUMBERS[field.name]]}."
-        found = f"{value!r:.60} does not fit: {in_words(error)}"
-        raise UsageError(asked=asked, found=found, fix=fix) from error
-
-
-@cache
-def _reader(kind: type[Edit], field: str) -> TypeAdapter:
-    return TypeAdapter(get_type_hints(kind)[field])
 
 
 def width_of(edit: Edit, site: str, head: int | None, info: ModelInfo) -> tuple[int, str]:

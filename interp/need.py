@@ -2,13 +2,13 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 from interp.errors import Answering, UsageError
 from interp.reductions import PromptMean, Reduction, Rows
 from interp.sites import Site, overview, site
 from interp.system.calls import AnsweringType
-from interp.system.plain_numbers import plain, whole_numbers
+from interp.system.plain_numbers import plain
+from interp.system.values import read
 
 ROWS = Rows()
 
@@ -45,7 +45,8 @@ class Need(Answering, metaclass=AnsweringType):
             fix = f"Name them: {', '.join(sorted(PLACES))}, or a column with one position a prompt."
             raise self._refused(f"its positions are {self.at!r:.60}", fix)
         if self.layers is not None:
-            object.__setattr__(self, "layers", chosen_layers(f"{self.site} of some layers", self.layers))
+            layers = read(f"layers of {self.site}", tuple[int, ...], self.layers, from_words=False)
+            object.__setattr__(self, "layers", layers)
             if described.layers == "once":
                 raise self._refused("it has no layers to choose among", "Leave `layers` out.")
         if described.source in ("weights", "edit") and (self.at != "scored" or self.reduction != ROWS):
@@ -81,16 +82,6 @@ class Need(Answering, metaclass=AnsweringType):
             return (*leading, *described.axes)
         over = "prompt" if isinstance(self.reduction, PromptMean) else "row"
         return (*leading, over, *described.axes)
-
-
-def chosen_layers(asked: str, layers: Any) -> tuple[int, ...]:
-    """One layer or several, as any library gives whole numbers; `UsageError` for `asked` otherwise."""
-    try:
-        found = whole_numbers(layers)
-    except (TypeError, ValueError, OverflowError) as error:
-        fix = "Give whole numbers: 3, [0, -1], range(4), an array."
-        raise UsageError(asked=asked, found=f"{layers!r:.60} names no layers: {error}", fix=fix) from error
-    return (found,) if isinstance(found, int) else found
 
 
 def as_needs(needs: "Need | str | Iterable[Need | str] | None") -> tuple[Need, ...]:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, ParamSpec, TypeVar, g
 from interp.errors import UsageError
 from interp.settings import LARGEST_SEED, MOST, refuse_number, split_commas, write_settings
 from interp.system.calls import refuse_misfit
+from interp.system.plain_numbers import device_name, dtype_name, path
 from interp.system.values import read
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ class Option:
 
     `kind` is the type that is read there where it is not that of the field, `least` and `most` are the bounds of a
     number; `read` makes the value of what was read, and `write` makes words of a value, each to follow the flag. `take`
-    names what makes a plain value of what Python was given (`interp.system.plain_numbers`).
+    makes a plain value of what was given.
     What changes the numbers is in a record and its hash; what changes none is `recorded` beside the hash, or never.
     """
 
@@ -48,7 +49,7 @@ class Option:
     read: Callable[[Any], Any] = lambda value: value
     write: Callable[[Any], Iterable[str]] = lambda value: (str(value),)
     recorded: Literal["hashed", "beside", "never"] = "hashed"
-    take: Literal["whole_pool", "dtype_name", "device_name", "path"] | None = None
+    take: Callable[[Any], Any] = lambda value: value
 
     def words(self, value: Any) -> list[str]:
         """The words of a command that ask for this value."""
@@ -103,7 +104,7 @@ class RunOptions:
     ] = None
     dtype: Annotated[
         "str | torch.dtype | None",
-        Option("--dtype", "float32 (default if it fits), bfloat16, float16, float64.", kind=str, take="dtype_name"),
+        Option("--dtype", "float32 (default if it fits), bfloat16, float16, float64.", kind=str, take=dtype_name),
     ] = None
     n_pool: Annotated[int | None, Option("--n-pool", "How many prompts (of a tunnel: sequences) to read.", least=1)] = (
         None
@@ -113,7 +114,8 @@ class RunOptions:
         Option(
             "--draw",
             "Prompts of each fifth of next-token entropy that some probes use; 0 (None in Python): all prompts.",
-            kind=int, least=0, take="whole_pool", write=lambda n: (str(n or 0),),
+            kind=int, least=0, write=lambda n: (str(n or 0),),
+            take=lambda n: n or None,
         ),
     ] = 15  # fmt: skip
     window: Annotated[int | None, Option("--window", "Read the last N tokens of each text (0: all).", least=0)] = None
@@ -163,7 +165,7 @@ class RunOptions:
             "cpu, cuda, cuda:1 or mps; left out, cuda if there is one, else cpu.",
             kind=str,
             recorded="never",
-            take="device_name",
+            take=device_name,
         ),
     ] = None
     device_map: Annotated[
@@ -200,7 +202,7 @@ class RunOptions:
     ] = False
     out: Annotated[
         str | Path | None,
-        Option("--out", "Folder that receives the folder of the run.", "-o", kind=Path, recorded="never", take="path"),
+        Option("--out", "Folder that receives the folder of the run.", "-o", kind=Path, recorded="never", take=path),
     ] = "runs"
     show_tokens: Annotated[
         Sequence[int],
@@ -215,22 +217,13 @@ class RunOptions:
     quiet: Annotated[bool, Option("--quiet", "Print only the path of the report.", "-q", recorded="never")] = False
 
     def __post_init__(self) -> None:
-        from interp.system import plain_numbers  # numpy, which the command line does without until it runs
-
         for field in fields(RunOptions):
             hint, option = get_args(field.type)
             value = getattr(self, field.name)
             if value is None or value is field.default:
                 continue
-            if option.take is not None:
-                try:
-                    value = getattr(plain_numbers, option.take)(value)
-                except (TypeError, ValueError, OverflowError) as error:
-                    fix = f"{option.flag}: {option.help}"
-                    raise UsageError(asked=f"{field.name} = {value!r:.60}", found=str(error), fix=fix) from error
-            else:
-                value = option.read(value) if isinstance(value, str) and get_origin(hint) is Sequence else value
-                value = read(field.name, hint, value)
+            value = option.read(value) if isinstance(value, str) and get_origin(hint) is Sequence else value
+            value = option.take(read(field.name, hint, value))
             object.__setattr__(self, field.name, value)
             if option.least is not None and type(value) is int:
                 refuse_number(f"{option.flag} {value}", value, option.least, option.most)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, fields, replace
 from operator import index
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 from jaxtyping import Int
@@ -161,9 +161,12 @@ class PromptSet(Answering, metaclass=AnsweringType):
     posterior or belief without a row for each scored position.
 
     >>> texts = [interp.Prompt("One.", columns={"k": 1}), interp.Prompt("Two.", columns={"k": 2})]
-    >>> len(interp.PromptSet("counted", texts, units={"k": "1"}))
-    2
+    >>> prompts = interp.PromptSet("counted", texts, units={"k": "1"})
+    >>> len(prompts), len(prompts[:1]), prompts[-1].text
+    (2, 1, 'Two.')
     """
+
+    _habits = "`prompts[3]` is one prompt; `prompts[:10]`, `prompts[[0, 5]]` and a mask are some of them, as a set."
 
     name: str
     prompts: Sequence[Prompt]
@@ -230,15 +233,23 @@ class PromptSet(Answering, metaclass=AnsweringType):
     def __iter__(self) -> Iterator[Prompt]:
         return iter(self.prompts)
 
-    def take(self, chosen: Sequence[int] | np.ndarray) -> "PromptSet":
-        """These prompts (numbers from 0, or a truth value for each), in this order, with their posterior and belief."""
-        numbers = np.asarray(plain(chosen))
-        if numbers.dtype == bool and numbers.shape == (len(self),):
-            numbers = np.flatnonzero(numbers)
-        if numbers.ndim != 1 or numbers.dtype.kind not in "iu" or any(not -len(self) <= i < len(self) for i in numbers):
+    @overload
+    def __getitem__(self, chosen: int, /) -> Prompt: ...
+
+    @overload
+    def __getitem__(self, chosen: slice | Sequence[int] | np.ndarray, /) -> "PromptSet": ...
+
+    def __getitem__(self, chosen: Any, /) -> "Prompt | PromptSet":
+        """One prompt by its number from 0; several, by a slice or truth values too, as a set with all that is known."""
+        try:
+            picked = np.arange(len(self))[list(chosen) if isinstance(chosen, tuple) else plain(chosen)].tolist()
+        except IndexError:
+            picked = []
+        if isinstance(picked, int):
+            return self.prompts[picked]
+        if not picked or not isinstance(picked[0], int):
             fix = f"Name one or several from 0 to {len(self) - 1}, or give {len(self)} truth values."
             raise _refused(f"some prompts of {self.name!r}", f"they are {chosen!r:.60}", fix)
-        picked = numbers.tolist()
         counts = np.array([prompt.n_scored for prompt in self])
         ends = np.cumsum(counts)
         rows = np.concatenate([np.arange(ends[i] - counts[i], ends[i]) for i in picked])
@@ -260,7 +271,7 @@ class PromptSet(Answering, metaclass=AnsweringType):
             fix = f"Ask for 1 to {len(self)}, or leave the number out."
             raise _refused(f"{n} prompts of {self.name!r}", f"it has {len(self)}", fix)
         source = f"{n} (drawn with seed {seed}{how}) of {self.source or self.name}"
-        return replace(self.take(choose(n)), source=source, seed=seed)
+        return replace(self[choose(n)], source=source, seed=seed)
 
     def outcomes_of(self, prompt: np.ndarray) -> np.ndarray:
         """The token ids of the posterior `[row, outcome]` for rows of these prompts; no columns without one."""
@@ -296,7 +307,7 @@ class PromptSet(Answering, metaclass=AnsweringType):
     @property
     def is_text(self) -> bool:
         """Whether the prompts are texts, not token ids."""
-        return self.prompts[0].text is not None
+        return self[0].text is not None
 
     @property
     def is_tunnel(self) -> bool:
@@ -336,8 +347,10 @@ class Run:
     notes: tuple[str, ...] = ()
 
     def take(self, chosen: Sequence[int] | np.ndarray | None) -> "Run":
-        """Some of the prompts, in this order; None takes all."""
-        return self if chosen is None else Run(self.prompts.take(chosen), [self.ids[int(i)] for i in chosen])
+        """Some of the prompts, by number or by a truth value for each, in this order; None takes all."""
+        if chosen is None:
+            return self
+        return Run(self.prompts[chosen], [self.ids[i] for i in np.arange(len(self.ids))[np.asarray(chosen)]])
 
     @property
     def lengths(self) -> Int[np.ndarray, " prompt"]:

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
+from functools import cache
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from interp.errors import UnknownName, UsageError
@@ -78,21 +79,24 @@ def _malformed(setting: str, form: str, example: str) -> UsageError:
     return UsageError(asked=f"the setting {setting!r}", found=f"it is not of the form {form}", fix=f"Write {example}.")
 
 
-def read_fields(cls: Any, of: str, settings: Mapping[str, Any]) -> dict[str, Any]:
+_hints = cache(get_type_hints)
+
+
+def read_fields(cls: Any, of: str, settings: Mapping[str, Any], *, from_words: bool = True) -> dict[str, Any]:
     """The values of some fields of a dataclass: texts are read as the type of the field, other values have to fit it.
 
-    `of` is what messages call the owner. Raises `UnknownName` for a field that it has not, `UsageError` for a value
-    that does not fit.
+    `of` is what messages call the owner; `from_words` as in `read`. Raises `UnknownName` for a field that it has not,
+    `UsageError` for a value that does not fit.
     """
     known = {f.name for f in fields(cls)}
-    hints = get_type_hints(cls)
+    hints = _hints(cls)
     for field in settings:
         if field not in known:
             raise UnknownName(f"field of {of}", field, known)
     values = {}
     for field, value in settings.items():
-        is_none = isinstance(value, str) and value == "none" and type(None) in alternatives(hints[field])
-        values[field] = None if is_none else read(f"{of}.{field}", hints[field], value)
+        is_none = from_words and isinstance(value, str) and value == "none" and type(None) in alternatives(hints[field])
+        values[field] = None if is_none else read(f"{of}.{field}", hints[field], value, from_words=from_words)
     refuse_values(of, values)
     return values
 

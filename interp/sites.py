@@ -132,6 +132,6 @@ def overview() -> str:
 
 def site(name: str) -> Site:
     """The site of this name; an unknown one lists the nearest."""
-    if not isinstance(name, str) or name not in SITES:
+    if str(name) not in SITES:
         raise UnknownName("site", str(name), SITES, site_of(str(name)))
     return SITES[name]

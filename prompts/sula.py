@@ -89,7 +89,7 @@ def taken(whole: PromptSet, n: int | None, seed: int) -> PromptSet:
     """`n` of the prompts: whole problems with k in proportion, each in all its conditions, the last one cut short."""
     problem = np.array([p.columns["problem"] for p in whole])
     first = np.unique(problem, return_index=True)[1]
-    k = [str(whole.prompts[i].columns["k"]) for i in first.tolist()]
+    k = [str(whole[i].columns["k"]) for i in first.tolist()]
 
     def choose(n: int) -> np.ndarray:
         n_whole, n_left = divmod(n, len(whole) // len(first))
@@ -130,8 +130,24 @@ def sula_prompts(
         _written(condition, problems, words, reliability, np.random.default_rng([seed, CONDITIONS.index(condition)]))
         for condition in dict.fromkeys(conditions)
     ]
-    about = f"{per_k} problems for each of k = {', '.join(map(str, ks))} in {len(parts)} conditions"
-    return _joined(name, parts, tokenizer, about, words, reliability, seed)
+    texts = [text for part in parts for text in part.texts]
+    pairs = [pair for part in parts for pair in part.labels]
+    refuse_merged(tokenizer, texts, pairs)
+    columns = {key: np.concatenate([part.columns[key] for part in parts]) for key in parts[0].columns}
+    table = Table(columns, {**PROBLEM_UNITS, **EVIDENCE_UNITS})
+    named = " and ".join(f"{a.word}/{b.word}" for a, b in (words.main, words.remap))
+    return PromptSet(
+        name=name,
+        prompts=[Prompt(text=text, columns=row) for text, row in zip(texts, table.rows(), strict=True)],
+        units=table.units,
+        source=f"{per_k} problems for each of k = {', '.join(map(str, ks))} in {len(parts)} conditions, labels {named} "
+        f"(neutral {words.neutral.word}) right with probability {reliability:g}, carriers of one length such as "
+        f"{words.queries[0]}; seed {seed}",
+        seed=seed,
+        cluster="problem",
+        posterior=posterior(columns["log_odds_bits"]),
+        outcome_ids=np.array([[label.token_id for label in pair] for pair in pairs]),
+    )
 
 
 def _choose_words(
@@ -175,14 +191,10 @@ class Written:
     labels: Sequence[tuple[Label, Label]]
 
 
-def _roles(pair: tuple[Label, Label], swapped: np.ndarray) -> list[tuple[Label, Label]]:
-    """Label 1 and label 2 of every problem."""
-    return [(pair[1], pair[0]) if is_swapped else pair for is_swapped in swapped.tolist()]
-
-
 def _written(condition: str, problems: Problems, words: Words, reliability: float, rng: np.random.Generator) -> Written:
     carriers, queries, shown = words.carriers, words.queries, problems.shown
-    labels = _roles(words.remap if condition == "remap" else words.main, problems.swapped)
+    pair = words.remap if condition == "remap" else words.main
+    labels = [(pair[1], pair[0]) if is_swapped else pair for is_swapped in problems.swapped.tolist()]
     latent = np.array([pair[i].word for pair, i in zip(labels, problems.latent.tolist(), strict=True)])
     if condition == "shuffled":
         shown = np.where(shown >= 0, rng.integers(0, 2, shown.shape), -1)
@@ -200,8 +212,15 @@ def _written(condition: str, problems: Problems, words: Words, reliability: floa
         _text(carriers[i], queries[i], shown[i], labels[i], words.neutral if condition == "padded" else None)
         for i in range(len(problems))
     ]
-    columns = _problem_columns(condition, labels, latent, queries) | evidence_columns(shown, reliability)
-    return Written(texts, columns, labels)
+    columns = {
+        "condition": np.full(len(labels), condition),
+        "problem": np.arange(len(labels)),
+        "latent": latent,
+        "label_1": np.array([pair[0].word for pair in labels]),
+        "label_2": np.array([pair[1].word for pair in labels]),
+        "carrier_last": queries,
+    }
+    return Written(texts, columns | evidence_columns(shown, reliability), labels)
 
 
 def _orders(k: np.ndarray, longest: int, everywhere: bool, rng: np.random.Generator) -> np.ndarray:
@@ -227,41 +246,3 @@ def _text(
         if label >= 0 or neutral is not None
     ]
     return f"{', '.join(examples)}. {query}:" if examples else f"{query}:"
-
-
-def _problem_columns(
-    condition: str, labels: Sequence[tuple[Label, Label]], latent: np.ndarray, queries: np.ndarray
-) -> dict[str, np.ndarray]:
-    """The columns of `PROBLEM_UNITS`."""
-    return {
-        "condition": np.full(len(labels), condition),
-        "problem": np.arange(len(labels)),
-        "latent": latent,
-        "label_1": np.array([pair[0].word for pair in labels]),
-        "label_2": np.array([pair[1].word for pair in labels]),
-        "carrier_last": queries,
-    }
-
-
-def _joined(
-    name: str, parts: Sequence[Written], tokenizer: "PreTrainedTokenizerBase", about: str, words: Words,
-    reliability: float, seed: int,
-) -> PromptSet:  # fmt: skip
-    """The prompt set of all parts, its labels checked once more behind every finished text."""
-    texts = [text for part in parts for text in part.texts]
-    labels = [pair for part in parts for pair in part.labels]
-    columns = {key: np.concatenate([part.columns[key] for part in parts]) for key in parts[0].columns}
-    refuse_merged(tokenizer, texts, labels)
-    named = " and ".join(f"{a.word}/{b.word}" for a, b in (words.main, words.remap))
-    table = Table(columns, {**PROBLEM_UNITS, **EVIDENCE_UNITS})
-    return PromptSet(
-        name=name,
-        prompts=[Prompt(text=text, columns=row) for text, row in zip(texts, table.rows(), strict=True)],
-        units=table.units,
-        source=f"{about}, labels {named} (neutral {words.neutral.word}) right with probability {reliability:g}, "
-        f"carriers of one length such as {words.queries[0]}; seed {seed}",
-        seed=seed,
-        cluster="problem",
-        posterior=posterior(columns["log_odds_bits"]),
-        outcome_ids=np.array([[label.token_id for label in pair] for pair in labels]),
-    )

@@ -62,7 +62,6 @@ def read_conditions(
     *,
     resolve: Resolve | None = None,
     tokens_per_pass: int = TOKENS_PER_PASS,
-    restart: bool = True,
     checks: list[Check] | None = None,
     progress: Report = unheard,
     layers: Sequence[int] | None = None,
@@ -76,9 +75,8 @@ def read_conditions(
 
     Passes end where everything is read (of `layers` alone, where some are named): the rows of a condition have
     `next_entropy_bits` if one of its needs reads the outputs, or all have them `with_entropy`.
-    Without `restart` passes are whole: the results are the same to rounding. Where a list is given for the `checks`,
-    each kind of edit is proved first (see interp.editing.proof). With the `unfinished` work of a run, conditions that
-    are there by this `name`, of a probe of this `code`, are not read again.
+    Where a list is given for the `checks`, each kind of edit is proved first (see interp.editing.proof). With the
+    `unfinished` work of a run, conditions that are there by this `name`, of a probe of this `code`, are not read again.
     Raises `UsageError` before any pass where an edit does not fit the model.
     """
     listed = list(conditions)
@@ -110,9 +108,8 @@ def read_conditions(
                 raise ValueError(f"{first.name!r} is on the prompts {first.on!r}, which nobody finds here")
             else:
                 source = resolve(first.on, first.n_pool)
-            shared = _SharedPasses(
-                model, source.take(first.prompts), together, tokens_per_pass, restart, layers, with_entropy
-            )
+            mine = source.take(first.prompts)
+            shared = _SharedPasses(model, mine, together, tokens_per_pass, layers, with_entropy)
             if checks is not None:
                 checks += shared.prove()
             for condition, under in shared.captures(frozenset(found)):
@@ -164,8 +161,9 @@ def capture_edited(
 def _on_the_same_prompts(conditions: Sequence[Condition]) -> dict[tuple[object, ...], list[Condition]]:
     found: dict[tuple[object, ...], list[Condition]] = {}
     for c in conditions:
-        chosen = None if c.prompts is None else np.asarray(c.prompts, dtype=np.int64).tobytes()
-        found.setdefault((c.on, c.n_pool, chosen), []).append(c)
+        chosen = None if c.prompts is None else np.asarray(c.prompts)
+        key = None if chosen is None else (chosen.dtype.kind, chosen.tobytes())
+        found.setdefault((c.on, c.n_pool, key), []).append(c)
     return found
 
 
@@ -207,16 +205,15 @@ class _SharedPasses:
     """Conditions on the same prompts, and what one unedited pass gave for them all, where anything asks for it."""
 
     def __init__(
-        self, model: Model, run: Run, conditions: Sequence[Condition], tokens_per_pass: int, restart: bool,
+        self, model: Model, run: Run, conditions: Sequence[Condition], tokens_per_pass: int,
         layers: Sequence[int] | None, with_entropy: bool,
     ) -> None:  # fmt: skip
         self.layers, self.with_entropy = layers, with_entropy
         self.model, self.run, self.conditions, self.tokens_per_pass = model, run, conditions, tokens_per_pass
         self.lengths = run.lengths
-        starts = {first_layer(c.edits, model) for c in conditions} if restart else set()
-        self.residuals = Residuals(model, starts, self.lengths)
+        self.residuals = Residuals(model, {first_layer(c.edits, model) for c in conditions}, self.lengths)
         self.alike = self._alike()
-        on_tails = [alike for alike in self.alike if alike.tails is not None] if restart and not window_here() else []
+        on_tails = [alike for alike in self.alike if alike.tails is not None and not window_here()]
         depths = [self.residuals.start_of(alike.first_layer) for alike in on_tails]
         n_on_tails = sum(len(alike.conditions) for alike in on_tails)
         is_worth_it = n_on_tails >= _WORTH_TAILS and Prefixes.fits(model, min(depths), self.lengths)

@@ -10,15 +10,15 @@ entry of the first axis, a layer say.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from interp.edit import Edit, read_field
+from interp.edit import Edit
 from interp.edits import KINDS, Edits, PatternsOf
-from interp.errors import UnknownName, UsageError
+from interp.errors import UnknownName, UsageError, named
+from interp.settings import read_fields
 from interp.system.foreign_files import read_json, readable
 from interp.system.plain_numbers import path as plain_path
 
@@ -40,11 +40,8 @@ def read_edits(path: str | Path) -> tuple[Edit, ...]:
     """The edits of a JSON file, in order. `UsageError` with the number of the edit for whatever cannot be used."""
     path = plain_path(path)
     asked = f"the edits of {path}"
-    if not path.is_file():
-        found = "it is a folder" if path.is_dir() else "No such file"
-        raise UsageError(asked=asked, found=found, fix="Give the path of a JSON file.")
-    fix = "Look there for a missing or a surplus comma or quote."
-    with readable(asked, fix, found="it is not JSON", error=UsageError):
+    fix = "Give the path of a JSON file; look there for a missing or a surplus comma or quote."
+    with readable(asked, fix, found="it cannot be read as JSON", error=UsageError):
         content = read_json(path)
     if isinstance(content, dict):
         for key in content:
@@ -60,26 +57,19 @@ def edit_from_json(entry: Any, folder: Path = Path(), what: str = "an edit") -> 
     """One edit from plain values, as `Edit.to_json` gives them; `what` names it in errors."""
     if not isinstance(entry, Mapping) or "kind" not in entry:
         raise UsageError(asked=what, found=f"{entry!r:.60} has no `kind`", fix=f"Name one of {', '.join(KINDS)}.")
-    kind = entry["kind"]
-    if not isinstance(kind, str) or kind not in KINDS:
-        raise UnknownName("kind of edit", str(kind), KINDS)
-    cls = KINDS[kind]
-    known = {f.name: f for f in fields(cls)}
-    values = {}
-    for key, value in entry.items():
-        if key == "kind":
-            continue
-        if key not in known:
-            raise UnknownName(f"field of {kind}", key, known)
-        asked = f"{what}: {key}"
-        given = _named_array(asked, value, folder) if isinstance(value, Mapping) else value
-        values[key] = read_field(cls, known[key], given, asked)
-    missing = [f.name for f in known.values() if f.default is MISSING and f.name not in values]
+    cls = named("kind of edit", str(entry["kind"]), KINDS)
+    given = {
+        key: _named_array(f"{what}: {key}", value, folder) if isinstance(value, Mapping) else value
+        for key, value in entry.items()
+        if key != "kind"
+    }
+    values = read_fields(cls, f"{what}: {cls.kind}", given, from_words=False)
     if cls is PatternsOf and isinstance(values.get("donor"), str) and (folder / values["donor"]).is_dir():
         values["donor"] = str(folder / values["donor"])
-    if missing:
-        raise UsageError(asked=what, found=f"{kind} lacks {', '.join(missing)}", fix="Name every field it needs.")
-    return cls(**values)
+    try:
+        return cls(**values)
+    except UsageError as error:
+        raise UsageError(asked=f"{what}: {error.asked}", found=error.found, fix=error.fix) from error
 
 
 def _named_array(what: str, reference: Mapping[str, Any], folder: Path) -> np.ndarray:
@@ -99,9 +89,7 @@ def _named_array(what: str, reference: Mapping[str, Any], folder: Path) -> np.nd
         path = path / f"arrays.{probe}.safetensors"
     with readable(f"{what} from {path}", "Give the folder of a run whose probe keeps arrays, or a .safetensors file."):
         arrays = load_file(path)
-    if key not in arrays:
-        raise UnknownName(f"array of {path.name}", key, arrays)
-    array, row = arrays[key], reference.get("row")
+    array, row = named(f"array of {path.name}", key, arrays), reference.get("row")
     if row is None:
         return array
     if not isinstance(row, int) or array.ndim == 0 or not -len(array) <= row < len(array):

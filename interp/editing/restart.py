@@ -45,16 +45,14 @@ def first_layer(edits: Collection[Edit], model: Model) -> int:
 class Residuals:
     """The residual stream of every prompt at a few depths.
 
-    Where all depths asked for need more than `memory` bytes, only some are kept, spread evenly.
+    Where all depths asked for need more than `MEMORY` bytes, only some are kept, spread evenly.
     """
 
-    def __init__(
-        self, model: Model, depths: Collection[int], lengths: Int[np.ndarray, " prompt"], memory: int = MEMORY
-    ) -> None:
+    def __init__(self, model: Model, depths: Collection[int], lengths: Int[np.ndarray, " prompt"]) -> None:
         self.model, self.lengths = model, lengths
         wanted = sorted(set(depths) - {0})
         size = len(lengths) * int(lengths.max()) * model.info.d_model * model.module.dtype.itemsize
-        n_kept = min(len(wanted), memory // size)
+        n_kept = min(len(wanted), MEMORY // size)
         spread = np.linspace(0, len(wanted) - 1, n_kept).round().astype(int) if n_kept else ()
         self.kept = PromptTensors(lengths, [wanted[i] for i in spread])
         self._n_returned = 0

@@ -1,7 +1,6 @@
 """Adapters: low-rank changes of weights, trained apart (LoRA, PEFT's files), merged before anything is read."""
 
 from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,7 +8,7 @@ import torch
 from safetensors.torch import load_file
 
 from interp.errors import ModelError, optional_part
-from interp.loading.hub_files import ModelFiles, files_on_hub
+from interp.loading.hub_files import ModelFiles, files_in_folder, files_on_hub
 from interp.loading.quiet_libraries import quiet_libraries
 from interp.model import Check
 from interp.system.foreign_files import is_folder, read_json, readable
@@ -29,20 +28,13 @@ _ROUNDED_AGAIN = 3
 
 def locate_adapter(name: str) -> ModelFiles:
     """The files of an adapter: a folder that PEFT's `save_pretrained` wrote, or a repository of the hub (@revision)."""
-    folder = Path(name).expanduser()
-    if is_folder(folder):
-        files = ModelFiles(folder, frozenset(path.name for path in folder.iterdir()))
-    elif name.count("/") == 1 and not name.startswith((".", "/", "~")):
-        hub_id, _, revision = name.partition("@")
-        files = replace(files_on_hub(hub_id, revision or None, CONFIG), gguf=None)
-    else:
-        raise ModelError(asked=f"the adapter {name}", found="there is no such folder", fix="Give a folder or a hub id.")
-    missing = [file for file in (CONFIG, WEIGHTS) if file not in files.names]
-    if missing:
-        held = ", ".join(sorted(files.names)[:5]) or "no files"
+    folder, (hub_id, _, revision) = Path(name).expanduser(), name.partition("@")
+    is_on_hub = name.count("/") == 1 and not name.startswith((".", "/", "~")) and not is_folder(folder)
+    files = files_on_hub(hub_id, revision or None, CONFIG) if is_on_hub else files_in_folder(folder, CONFIG)
+    if WEIGHTS not in files.names:
         raise ModelError(
             asked=f"the adapter {name}",
-            found=f"there is no {missing[0]} in it ({held})",
+            found=f"there is no {WEIGHTS} in it ({', '.join(sorted(files.names)[:5])})",
             fix="Give the folder that PEFT's `save_pretrained` wrote, with its weights as safetensors.",
         )
     return files

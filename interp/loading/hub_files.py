@@ -28,7 +28,7 @@ from interp.errors import ModelError
 from interp.system.foreign_files import is_folder
 
 SECONDS_TO_ANSWER = 10.0
-_CONFIG = "config.json"
+CONFIG = "config.json"
 _BROKEN_WIRE = (HTTPError, OSError, EntryNotFoundError)
 """What the hub library raises when something between us and the files goes wrong."""
 
@@ -44,20 +44,25 @@ class _Bar(tqdm):
 class ModelFiles:
     """The files of one model: `names` are those there are, and they lie in `folder` once fetched.
 
-    `hub_id` and `revision` (the commit) are set for a model of the hub; `is_online` says that the hub answered. `gguf`
-    names the one file that holds configuration, weights and tokenizer, where it is one of that kind. The last three say
-    what the user allows.
+    `main` is the one that says what the others are: a configuration, or a GGUF file. `hub_id` and `revision` (the
+    commit) are set for a model of the hub; `is_online` says that the hub answered. The last three say what the user
+    allows.
     """
 
     folder: Path
     names: frozenset[str]
+    main: str = CONFIG
     hub_id: str | None = None
     revision: str | None = None
     is_online: bool = False
-    gguf: str | None = None
     trust_remote_code: bool = False
     allow_pickle: bool = False
     allow_quantised: bool = False
+
+    @property
+    def gguf(self) -> str | None:
+        """The one file that holds configuration, weights and tokenizer, where it is one of that kind."""
+        return None if self.main.endswith(".json") else self.main
 
     @property
     def origin(self) -> str:
@@ -80,73 +85,66 @@ class ModelFiles:
         try:
             snapshot_download(self.hub_id, revision=self.revision, allow_patterns=missing, tqdm_class=_Bar)
         except _BROKEN_WIRE as error:
-            raise _refusal(self.hub_id, None, error) from error
+            raise _refusal(self.hub_id, None, missing[0], error) from error
 
 
-def files_in_folder(folder: Path, gguf: str | None = None) -> ModelFiles:
-    """The files of a local folder; `ModelError` where it does not exist, or has no configuration or GGUF file."""
-    asked = f"the model in {folder}"
+def files_in_folder(folder: Path, main: str = CONFIG) -> ModelFiles:
+    """The files of a local folder; `ModelError` where it, or the main file in it, does not exist."""
+    asked = f"the files in {folder}"
     if not is_folder(folder):
         found = "it is a file" if os.path.lexists(folder) else "there is no such folder"
         raise ModelError(asked=asked, found=found, fix="Give the folder that `save_pretrained` wrote.")
     names = _listing(folder)
-    if gguf is not None and gguf not in names:
-        held = ", ".join(sorted(name for name in names if name.endswith(".gguf"))) or "none"
-        raise ModelError(
-            asked=f"the file {gguf} in {folder}", found=f"its GGUF files are: {held}", fix="Name one of them."
-        )
-    if gguf is None and _CONFIG not in names:
-        shown = ", ".join(sorted(names)[:5]) or "no files"
+    if main not in names:
+        alike = sorted(names, key=lambda name: (not name.endswith(Path(main).suffix), name))
         raise ModelError(
             asked=asked,
-            found=f"there is no {_CONFIG} in it ({shown})",
+            found=f"there is no {main} in it ({', '.join(alike[:5]) or 'no files'})",
             fix="Give the folder of the model, and this one as --adapter."
             if "adapter_config.json" in names
-            else "Give the folder that `save_pretrained` wrote, with config.json in it, or name a GGUF file.",
+            else f"Give the folder that `save_pretrained` wrote, with {main} in it, or name a GGUF file.",
         )
-    return ModelFiles(folder, names, gguf=gguf)
+    return ModelFiles(folder, names, main)
 
 
-def files_on_hub(hub_id: str, revision: str | None = None, gguf: str | None = None) -> ModelFiles:
+def files_on_hub(hub_id: str, revision: str | None = None, main: str = CONFIG) -> ModelFiles:
     """The files of a hub repository at a revision (default `main`), from the hub or else from its local cache.
 
-    Raises `ModelError`: no access, no such repository or revision, no network and not cached, no configuration (or no
-    such GGUF file, which takes its place).
+    Raises `ModelError`: no access, no such repository or revision, no network and not cached, no main file.
     """
     try:
         info = HfApi().model_info(hub_id, revision=revision, timeout=SECONDS_TO_ANSWER)
         # By the revision's name, not its commit: this also notes which commit it is, for the next load offline.
-        config = hf_hub_download(hub_id, gguf or _CONFIG, revision=revision)
+        fetched = hf_hub_download(hub_id, main, revision=revision)
     except _BROKEN_WIRE as error:
-        cached = cached_files(hub_id, revision, gguf)
+        cached = cached_files(hub_id, revision, main)
         if cached is None:
-            raise _refusal(hub_id, revision, error) from error
+            raise _refusal(hub_id, revision, main, error) from error
         return cached
-    folder = Path(config).parent
+    folder = Path(fetched).parent
     names = _listing(folder) | {entry.rfilename for entry in info.siblings or ()}
-    return ModelFiles(folder, names, hub_id, folder.name, is_online=True, gguf=gguf)
+    return ModelFiles(folder, names, main, hub_id, folder.name, is_online=True)
 
 
-def cached_files(hub_id: str, revision: str | None = None, gguf: str | None = None) -> ModelFiles | None:
-    """What the hub's local cache holds of a repository; None where it holds no configuration of this revision."""
+def cached_files(hub_id: str, revision: str | None = None, main: str = CONFIG) -> ModelFiles | None:
+    """What the hub's local cache holds of a repository; None where it does not hold the main file of this revision."""
     try:
-        config = hf_hub_download(hub_id, gguf or _CONFIG, revision=revision, local_files_only=True)
+        folder = Path(hf_hub_download(hub_id, main, revision=revision, local_files_only=True)).parent
     except LocalEntryNotFoundError:
         return None
-    folder = Path(config).parent
-    return ModelFiles(folder, _listing(folder), hub_id, folder.name, gguf=gguf)
+    return ModelFiles(folder, _listing(folder), main, hub_id, folder.name)
 
 
 def _listing(folder: Path) -> frozenset[str]:
     return frozenset(entry.name for entry in folder.iterdir() if entry.is_file())
 
 
-def _refusal(hub_id: str, revision: str | None, error: Exception) -> ModelError:
-    found, fix = _explained(error, f"https://huggingface.co/{hub_id}")
+def _refusal(hub_id: str, revision: str | None, file: str, error: Exception) -> ModelError:
+    found, fix = _explained(error, file, f"https://huggingface.co/{hub_id}")
     return ModelError(asked=f"the model {f'{hub_id}@{revision}' if revision else hub_id}", found=found, fix=fix)
 
 
-def _explained(error: Exception, page: str) -> tuple[str, str]:
+def _explained(error: Exception, file: str, page: str) -> tuple[str, str]:
     """What stands between us and a repository, and what to do; the order is from the special to the general."""
     if isinstance(error, GatedRepoError):
         fix = f"Accept its conditions at {page}, then log in: `hf auth login` (or HF_TOKEN)."
@@ -160,7 +158,7 @@ def _explained(error: Exception, page: str) -> tuple[str, str]:
             "Check the spelling (`interp list models` shows the short names); a private one needs `hf auth login`.",
         )
     if isinstance(error, EntryNotFoundError) and isinstance(error, HfHubHTTPError):
-        return "the repository has no config.json", "It has no transformers model; name another one."
+        return f"the repository has no {file}", f"Its files are at {page}/tree/main; name another one."
     if isinstance(error, HfHubHTTPError):
         status = error.response.status_code
         fix = "Log in (again) with `hf auth login`." if status in (401, 403) else "Try again in some minutes."

@@ -9,7 +9,7 @@ from typing import Any
 from interp.capture import Mechanism
 from interp.errors import ModelError, UnknownName, UsageError, named
 from interp.loading.aliases import ALIASES, MEMORY
-from interp.loading.hub_files import ModelFiles, cached_files, files_in_folder, files_on_hub
+from interp.loading.hub_files import CONFIG, ModelFiles, cached_files, files_in_folder, files_on_hub
 from interp.options import RunOptions
 from interp.records.tunnel_card import CARD_NAME, read_card
 from interp.registry import entries, load_entry
@@ -85,7 +85,7 @@ def locate(name: str | Path, revision: str | None = None, gguf: str | None = Non
                     fix="Give the path of one GGUF file; of a repository on the hub, its id and --gguf FILE.",
                 )
             folder, gguf = folder.parent, folder.name
-        files = files_in_folder(folder, gguf)
+        files = files_in_folder(folder, gguf or CONFIG)
         return ModelSource(text, text, files, *(_kept_beside(files) if gguf is None else ()))
     if at and revision and at != revision:
         raise UsageError(
@@ -95,7 +95,7 @@ def locate(name: str | Path, revision: str | None = None, gguf: str | None = Non
         )
     if is_alias or _HUB_ID.fullmatch(base):
         at, hub_id = at or revision, ALIASES[base].hub_id if is_alias else base
-        return ModelSource(f"{base}@{at}" if at else base, hub_id, files_on_hub(hub_id, at, gguf))
+        return ModelSource(f"{base}@{at}" if at else base, hub_id, files_on_hub(hub_id, at, gguf or CONFIG))
     hint = "It is a file: those of prompts follow --prompts, several with commas." if is_file(text) else ""
     raise UnknownName("model", text, [*ALIASES, *(TUNNEL + tunnel for tunnel in shipped_tunnels()),
                                        *(PROGRAM + program for program in shipped_programs())], hint)  # fmt: skip
@@ -112,7 +112,7 @@ def refuse_wrong_models(names: Iterable[str], revision: str | None = None, gguf:
 
 def files_behind(path: str) -> ModelFiles | None:
     """The files that a model in memory was once loaded from, as far as they are on this machine."""
-    if path and (Path(path) / "config.json").exists():
+    if path and (Path(path) / CONFIG).exists():
         return files_in_folder(Path(path))
     return cached_files(path) if _HUB_ID.fullmatch(path) else None
 

@@ -36,7 +36,7 @@ def with_clusters(prompts: PromptSet, ids: Sequence[Int[np.ndarray, " _pos"]]) -
 
 
 def _clusters(prompts: PromptSet, ids: Sequence[np.ndarray]) -> Clusters:
-    known = prompts.prompts[0].columns
+    known = prompts[0].columns
     usual = next((column for column in COLUMNS if column in known), None)
     named = usual if prompts.cluster is None else prompts.cluster
     alone = np.arange(len(prompts))
@@ -66,7 +66,7 @@ def _examples(prompts: PromptSet, ids: Sequence[np.ndarray], code: np.ndarray) -
             mine: list[int] = np.flatnonzero(code == cluster).tolist()
             one, *others = ({*pairwise(ids[i].tolist())} for i in mine)
             at = max(range(len(others)), key=lambda i: len(one & others[i]))
-            two = (prompts.prompts[i].text or str(ids[i].tolist()) for i in (mine[0], mine[1 + at]))
+            two = (prompts[i].text or str(ids[i].tolist()) for i in (mine[0], mine[1 + at]))
             texts = " and ".join(repr(_short(text)) for text in two)
             shared = f"which share {len(one & others[at])} of {max(len(one), len(others[at]))} pairs"
             found.append(f"{sizes[cluster]} prompts, such as {texts}, {shared}")
@@ -82,7 +82,7 @@ def with_targets(prompts: PromptSet, targets: Sequence[str]) -> PromptSet:
 
     Of several such columns that with most values. One of fewer than `_LEAST` may be an amount, or name the target's.
     """
-    clusters, known = prompts.clusters, prompts.prompts[0].columns
+    clusters, known = prompts.clusters, prompts[0].columns
     assert clusters is not None
     named = (each if each in known else each.partition("=")[0] for each in targets)
     sought = [name for name in named if name in known]

@@ -344,9 +344,9 @@ def row_table(
         columns["token_before"] = np.array(before, dtype=np.int64)
     if at == "scored":
         columns |= {"drawn": np.ones(len(index), dtype=bool), "stratum": np.zeros(len(index), dtype=np.int64)}
-    for name in (name for name in prompts.prompts[0].columns if name not in columns):
+    for name in (name for name in prompts[0].columns if name not in columns):
         columns[name] = np.array([p.columns[name] for p in prompts])[of]
     if at == "scored":
-        for name in prompts.prompts[0].scored_columns:
+        for name in prompts[0].scored_columns:
             columns[name] = np.concatenate([np.asarray(p.scored_columns[name]) for p in prompts])
     return Table(columns, {name: prompts.units.get(name) or ROW_UNITS[name] for name in columns})

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from interp.capture import FOREIGN
-from interp.edit import read_field
 from interp.edits import KINDS
 from interp.errors import Holding, InterpError, RecordError
 from interp.findings import COLUMNS, Findings
@@ -27,6 +26,7 @@ from interp.records.headlines import contradictions, headlines, tried
 from interp.records.run_file import FORMAT, FindingsFile, RunFile, TableFile
 from interp.records.token_strip import TokenStrip, read_strips, write_strips
 from interp.records.versioned_json import as_text, plain_json, read_versioned
+from interp.settings import read_fields
 from interp.statistics.possible import impossible
 from interp.system.environment import environment
 from interp.system.foreign_files import read_columns, read_json, readable
@@ -300,7 +300,8 @@ def _edit_in_words(kept: Mapping[str, Any]) -> str:
     """An edit as it names itself; of one that this version does not know its kind."""
     try:
         cls = KINDS[kept["kind"]]
-        return str(cls(**{f.name: read_field(cls, f, kept[f.name], f.name) for f in fields(cls) if f.name in kept}))
+        known = {f.name: kept[f.name] for f in fields(cls) if f.name in kept}
+        return str(cls(**read_fields(cls, cls.kind, known, from_words=False)))
     except (InterpError, KeyError, TypeError):
         return str(kept.get("kind"))
 

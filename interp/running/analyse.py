@@ -15,7 +15,6 @@ from interp.prompting.pools import described_set, draw, refuse_few, refuse_promp
 from interp.records.record import RunRecord, written
 from interp.running.choose_probes import analysed, choose_probes, reads_attention_alone, some_served
 from interp.system.digest import digest_of
-from interp.system.plain_numbers import whole_pool
 
 
 def analyse(
@@ -59,7 +58,7 @@ def analyse(
         raise UsageError(asked=what, found="its rows have no next_entropy_bits", fix=fix)
     chosen = some_served(choose_probes(probes, settings), partial(_refuse, capture))
     began = time.monotonic()  # not the clock, which may be set back
-    per_quintile = whole_pool(per_quintile)
+    per_quintile = per_quintile or None
     base, drawn = draw(capture, per_quintile)
     findings = {probe.name: analysed(probe, base, {}) for probe in chosen}
     pool, provenance = capture.prompts, dict(capture.provenance)

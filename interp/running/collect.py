@@ -17,7 +17,7 @@ from interp.errors import RecordError, UsageError
 from interp.hooks.pattern_sites import NULL_SITES
 from interp.loading.load import with_donors
 from interp.model import Model
-from interp.need import Need, as_needs, chosen_layers
+from interp.need import Need, as_needs
 from interp.prompt import Prompts, PromptSet
 from interp.prompting.clusters import with_clusters
 from interp.prompting.files import given_prompts
@@ -31,6 +31,7 @@ from interp.records.unfinished import refuse_unwritable
 from interp.reductions import PromptMean, Rows
 from interp.system.array_files import ArrayFile, read_array
 from interp.system.plain_numbers import path
+from interp.system.values import read
 from interp.system.whole_files import ELSEWHERE, TAKEN, hidden_folder
 from interp.table import LABEL, Table
 
@@ -83,24 +84,24 @@ def collect(
     """
     pool = given_prompts(model, prompts)
     asked, edits = as_needs(needs), resolve_edits(edits)
-    layers = None if layers is None else chosen_layers("a capture of some layers", layers)
+    chosen = read("layers of a capture", tuple[int, ...] | None, layers, from_words=False)
     ids = as_tokens(model, pool, asked, window).ids
     pool = with_clusters(pool, ids)
     checks = [asdict(check) for check in model.checks]
     acting = [edit.to_json() for edit in (*edits_applied(model), *edits)]
-    read = {"tool": "interp", "selfcheck": checks, "edits": acting}
+    provenance = {"tool": "interp", "selfcheck": checks, "edits": acting}
     if to is not None:
         to = path(to)
-        _refuse_to_stream(asked, edits, layers)
+        _refuse_to_stream(asked, edits, chosen)
         if to.exists():
             raise RecordError(asked=f"streaming a capture to {to}", found=TAKEN, fix=ELSEWHERE)
         beside = to.absolute().parent
         refuse_unwritable(beside)
         with hidden_folder(beside) as parts:
-            found = replace(_streamed(model, pool, ids, asked, parts), provenance=read)
+            found = replace(_streamed(model, pool, ids, asked, parts), provenance=provenance)
             return open_capture(with_words(found, model.tokenizer).save(to))
-    found = capture_edited(model, pool, ids, asked, with_donors(edits, model.info), layers=layers)
-    return with_words(replace(found, provenance=read), model.tokenizer)
+    found = capture_edited(model, pool, ids, asked, with_donors(edits, model.info), layers=chosen)
+    return with_words(replace(found, provenance=provenance), model.tokenizer)
 
 
 def _refuse_to_stream(needs: Sequence[Need], edits: Sequence[Edit], layers: Sequence[int] | None) -> None:
@@ -125,7 +126,7 @@ def _streamed(model: Model, pool: PromptSet, ids: Sequence[np.ndarray], needs: S
     tables: dict[str, list[Table]] = {at: [] for at in index}
     for start in range(0, len(pool), PROMPTS_AT_ONCE):
         lot = range(start, min(start + PROMPTS_AT_ONCE, len(pool)))
-        part = capture(model, pool.take(lot), [ids[i] for i in lot], passing)
+        part = capture(model, pool[lot], [ids[i] for i in lot], passing)
         for need in passing:
             rows = part[need]
             is_mean = isinstance(need.reduction, PromptMean)

@@ -254,7 +254,7 @@ def _in_words(
         before, whole = (str(tokenizer.decode(all_ids, skip_special_tokens=True)) for all_ids in (ids, [*ids, *new]))
         return whole[len(before) :]
 
-    text = pool.prompts[i].text
+    text = pool[i].text
     found = Continuation(" ".join(map(str, ids)) if text is None else text, plain, edited, "", "", "")
     return replace(found, text=words(plain), edited_text=words(edited), shared=words(plain[: found.n_shared]))
 

@@ -44,7 +44,7 @@ class TokenisedSet(Run):
 
     def rows(self, at: str) -> RowIndex:
         """The rows that a need at these positions keeps; one a prompt where no column of this name is there yet."""
-        is_unknown = at not in PLACES and at not in self.prompts.prompts[0].columns
+        is_unknown = at not in PLACES and at not in self.prompts[0].columns
         return row_index(self.prompts, self.lengths, "last" if is_unknown else at)
 
     def n_rows(self, at: str) -> int:
@@ -56,7 +56,7 @@ class TokenisedSet(Run):
         n = most_drawn(self.prompts, per_quintile)
         if n == len(self.ids):
             return self
-        return replace(self, prompts=self.prompts.take(range(n)), ids=self.ids[:n], times=1.0)
+        return replace(self, prompts=self.prompts[:n], ids=self.ids[:n], times=1.0)
 
     def n_padded(self, model: Model, tokens_per_batch: int, needs: Sequence[Need] | None = None) -> int:
         """Tokens that pass through the model, the padding of the batches included.

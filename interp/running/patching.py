@@ -212,7 +212,7 @@ def patching_map(
                 moved = (_moved(site, layer, at, move),)
                 conditions.append(Condition(f"{draw} {i} {j}", moved, (_LOG_P,), kept))
     with reporting("patches", quiet) as progress:
-        found = read_conditions(model, Run(pair.take([1]), [ids[1]]), conditions, progress=progress)
+        found = read_conditions(model, Run(pair[[1]], [ids[1]]), conditions, progress=progress)
     values = np.full((1 + n_null, *moves.shape[:2]), ends[1])
     for name, readout in found.items():
         values[tuple(map(int, name.split()))] = float(readout["odds"])

@@ -137,7 +137,7 @@ def run_as_asked(options: RunOptions) -> RunRecord:
         shown = []
         for i in options.show_tokens:
             with clock(f"tokens of prompt {i}"), windowed(loaded, spec.attention_window):
-                shown.append(token_strip(loaded, pools[0].prompts.take([i]), pools[0].ids[i], edits=edits))
+                shown.append(token_strip(loaded, pools[0].prompts[[i]], pools[0].ids[i], edits=edits))
         info, own_checks = loaded.info, loaded.checks
         described = asdict(info) | {"fingerprint": loaded.fingerprint} | ({"card": loaded.card} if loaded.card else {})
         described |= {"files": files} if files else {}

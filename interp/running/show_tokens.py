@@ -54,7 +54,7 @@ def show_tokens(
     """
     pool = given_prompts(model, prompts)
     refuse_unknown_prompt(pool, [prompt])
-    pool = pool.take([prompt])
+    pool = pool[[prompt]]
     ids = as_tokens(model, pool, (), window).ids
     return token_strip(model, pool, ids[0], edits=with_donors(edits, model.info))
 
@@ -84,7 +84,7 @@ def token_strip(model: Model, pool: PromptSet, ids: Int[np.ndarray, " pos"], edi
         )
     belief = np.full(n, np.nan)
     if pool.posterior is not None:
-        scored = pool.prompts[0].scored
+        scored = pool[0].scored
         belief[[n - 1] if scored is None else list(scored)] = entropy_bits(pool.posterior)
     whole = PromptSet(pool.name, [Prompt(token_ids=tuple(ids.tolist()), scored=tuple(range(n)))])
     read = capture_edited(model, whole, [ids], _NEEDS, edits)

@@ -1,13 +1,16 @@
 """Arrays in files of the safetensors format, one each: written part by part and read where they lie.
 
-The library of that format takes a copy of everything that it writes or reads, which a large capture has no memory for.
+The library of that format takes a copy of everything that it reads, which a large capture has no memory for, and gives
+the errors of a disk no number.
 """
 
 import hashlib
 import json
+import math
 from pathlib import Path
 
 import numpy as np
+from safetensors import safe_open
 
 _KINDS = {
     "F64": "<f8", "F32": "<f4", "F16": "<f2", "I64": "<i8", "I32": "<i4", "I16": "<i2", "I8": "|i1",
@@ -56,23 +59,15 @@ def write_array(path: Path, array: np.ndarray) -> None:
 def read_array(path: Path) -> np.ndarray:
     """The array, which is read from the file where it is looked at; nobody can write to it.
 
-    Raises `OSError` or `ValueError` for a file that is missing or damaged.
+    Raises `OSError`, `SafetensorError` or `KeyError` for a file that is missing, damaged or of another kind.
     """
-    with path.open("rb") as file:
-        length = int.from_bytes(file.read(_LENGTH), "little")
-        size = path.stat().st_size
-        if _LENGTH + length > size:
-            raise ValueError("it ends before its header does")
-        described = json.loads(file.read(length)).get("array", {})
-    if described.get("dtype") not in _KINDS:
-        raise ValueError("it holds no array of ours")
-    dtype, shape = np.dtype(_KINDS[described["dtype"]]), tuple(described["shape"])
-    n = int(np.prod(shape))
-    if size != _LENGTH + length + n * dtype.itemsize:
-        raise ValueError(f"it has {size:,} bytes, an array {list(shape)} of {dtype} has another number")
-    if n == 0:
+    with safe_open(path, "np") as file:
+        found = file.get_slice("array")
+        dtype, shape = np.dtype(_KINDS[found.get_dtype()]), tuple(found.get_shape())
+    size = math.prod(shape) * dtype.itemsize
+    if size == 0:
         return np.empty(shape, dtype)
-    return np.asarray(np.memmap(path, dtype, "r", _LENGTH + length, shape))
+    return np.asarray(np.memmap(path, dtype, "r", path.stat().st_size - size, shape))
 
 
 def digest_of_file(path: Path) -> str:

@@ -52,16 +52,10 @@ def _revision(folder: Path) -> dict[str, Any] | None:
     """The git revision of a source checkout and whether it was changed; None for an installed package."""
     if not (folder.parent / ".git").exists():
         return None
+    words = ["git", "describe", "--always", "--abbrev=40", "--exclude=*", "--dirty"]
     try:
-        commit = _git(folder, "rev-parse", "HEAD")
-        return {
-            "revision": commit,
-            "dirty": bool(_git(folder, "status", "--porcelain", "--untracked-files=no")),
-        }
-    except (OSError, subprocess.CalledProcessError):
+        done = subprocess.run(words, cwd=folder, capture_output=True, text=True, check=True, timeout=10)
+    except (OSError, subprocess.SubprocessError):
         return None
-
-
-def _git(folder: Path, *arguments: str) -> str:
-    done = subprocess.run(["git", *arguments], cwd=folder, capture_output=True, text=True, check=True, timeout=10)
-    return done.stdout.strip()
+    revision, _, dirty = done.stdout.strip().partition("-")
+    return {"revision": revision, "dirty": bool(dirty)}

@@ -1,15 +1,10 @@
-"""What numpy, pandas, torch and the shell give, as Python's own values: numbers, arrays, precisions, devices and paths.
-
-Numbers raise `TypeError` or `ValueError` for what is none.
-"""
+"""What numpy, pandas, torch and the shell give, as Python's own values: numbers, precisions, devices and paths."""
 
 import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from interp.errors import UnknownName, UsageError
 
@@ -18,28 +13,6 @@ def plain(value: Any) -> Any:
     """A scalar of any of these libraries as Python's, an array as lists; anything else as it is."""
     value = value.detach().cpu() if hasattr(value, "detach") else value
     return value.tolist() if hasattr(value, "tolist") else value
-
-
-def number(value: Any) -> float:
-    """A real number; true, false and texts are none."""
-    value = plain(value)
-    if isinstance(value, bool | str | bytes):
-        raise TypeError(f"{value!r} is no number")
-    return float(value)
-
-
-def whole_number(value: Any) -> int:
-    """A whole number; 2.0 is one, as a row of a table has it whose other columns are fractions."""
-    found = number(value)
-    if not found.is_integer():
-        raise ValueError(f"{found} is not whole")
-    return int(found)
-
-
-def whole_numbers(value: Any) -> int | tuple[int, ...]:
-    """One whole number, or several."""
-    value = plain(value)
-    return tuple(map(whole_number, value)) if hasattr(value, "__iter__") else whole_number(value)
 
 
 def from_0(asked: str, given: Sequence[int], n: int, has: str) -> tuple[int, ...]:
@@ -52,16 +25,6 @@ def from_0(asked: str, given: Sequence[int], n: int, has: str) -> tuple[int, ...
         fix = "Name one or several of these, each once; −1 is the last."
         raise UsageError(asked=asked, found=f"{has} 0 to {n - 1}", fix=fix)
     return found
-
-
-def array(value: Any) -> np.ndarray:
-    """An array of real numbers; one of numpy stays as it is."""
-    if isinstance(value, np.ndarray) and value.dtype.kind in "iuf":
-        return value
-    value = plain(value)
-    if value is None or np.asarray(value).dtype.kind not in "iufO":
-        raise TypeError("its entries are no real numbers")
-    return np.array(value, dtype=np.float64)
 
 
 DTYPES = {"float64": 8, "float32": 4, "bfloat16": 2, "float16": 2}
@@ -91,11 +54,6 @@ def device_name(given: Any) -> str:
         fix = "Use cpu, cuda, cuda:1 ... or mps."
         raise UsageError(asked=f"the device {name!r}", found="there is no such kind of device", fix=fix)
     return name
-
-
-def whole_pool(given: Any) -> int | None:
-    """How many are drawn; 0 and None are the whole pool."""
-    return (whole_number(given) or None) if given is not None else None
 
 
 def path(given: str | Path) -> Path:

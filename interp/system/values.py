@@ -6,11 +6,13 @@ Options of a run, fields of probes and studies, and arguments of public function
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, ForwardRef, Literal, Union, get_args, get_origin
 
 from interp.errors import UnknownName, UsageError
+from interp.system.plain_numbers import path, plain
 
 _WORDS: Mapping[Any, str] = {
     NoneType: "none", bool: "True or False", int: "a whole number", float: "a number", str: "a text", Path: "a path",
@@ -20,39 +22,40 @@ _MAKERS = {
     "Capture": "interp.collect(model, prompts, needs) gives a Capture.",
     "Task": "The `task` of a wind tunnel's model is one.",
     "Mapping": "Give a dictionary; of settings {'manifold': {'scaling': 'zscored'}}.",
+    "ndarray": "Give numbers in lists of equal length, or an array.",
 }
 """What gives an object, where no other will do."""
 
 
-def read(asked: str, hint: Any, value: Any) -> Any:
+def read(asked: str, hint: Any, value: Any, *, from_words: bool = True) -> Any:
     """A value as its annotation has it.
 
     A text is read as the type: `none`, `true`, parts between commas (semicolons between tuples) or a JSON list. One
     text or number serves where several are taken; in a path, `~` is the user's folder. What is annotated otherwise
-    (arrays, unions of objects) stays as it is, for the function to judge. `UsageError` for what was `asked` where the
-    value does not fit, `UnknownName` where it is none of the known words.
+    (arrays, unions of objects) stays as it is, for the function to judge. Without `from_words` a text is nothing but a
+    text, and an array becomes one of real numbers. `UsageError` for what was `asked` where the value does not fit,
+    `UnknownName` where it is none of the known words.
     """
     kinds = alternatives(hint)
     if Path not in kinds:
         refuse_half_character(asked, value)
     elif isinstance(value, str | Path) and str(value).startswith("~") and {*kinds} <= {str, Path, NoneType}:
-        from interp.system.plain_numbers import path  # numpy, as below
-
         value = path(value)
     is_plain = all(kind in _WORDS or _is_word(kind) or get_origin(kind) is tuple for kind in kinds)
     is_one = len({*kinds} - {NoneType}) == 1
-    is_as_it_should_be = type(value) in kinds or (isinstance(value, Path) and Path in kinds)
+    is_of_kind = type(value) in kinds and (from_words or type(value).__name__ != "ndarray")
+    is_as_it_should_be = is_of_kind or (isinstance(value, Path) and Path in kinds)
     if isinstance(hint, str | ForwardRef) or is_as_it_should_be or not (is_plain or is_one):
         return value
     for kind in kinds:
         try:
-            return _fit(asked, kind, value)
+            return _fit(asked, kind, value, from_words)
         except (TypeError, ValueError, OverflowError):
             continue
     named = [kind for kind in kinds if kind is not NoneType]
     if all(map(_is_word, named)):
         raise UnknownName(f"value of {asked}", str(value), map(str, named))
-    shown = " or ".join(str(kind) if _is_word(kind) else _WORDS.get(kind, "values with commas") for kind in named)
+    shown = " or ".join(_shown(kind) + " with commas" * (from_words and get_origin(kind) is tuple) for kind in named)
     maker = _MAKERS.get(getattr(named[0], "__name__", ""), f"Give {shown}.")
     raise UsageError(asked=f"{asked} = {value!r:.60}", found="the value does not fit", fix=maker)
 
@@ -70,6 +73,7 @@ def refuse_half_character(asked: str, value: Any) -> None:
         raise UsageError(asked=f"{asked} = {value!r:.60}", found=f"it holds {found}", fix=fix)
 
 
+@cache
 def alternatives(hint: Any) -> list[Any]:
     """The types and the words that an annotation allows, `None` first."""
     origin = get_origin(hint)
@@ -86,23 +90,32 @@ def _is_word(kind: Any) -> bool:
     return isinstance(kind, str | int)
 
 
-def _fit(asked: str, kind: Any, value: Any) -> Any:
-    """`value` as one alternative of a type; `TypeError` or `ValueError` where it does not fit."""
-    from interp.system.plain_numbers import plain  # numpy, which the command line does without until it runs
+def _shown(kind: Any) -> str:
+    """A type, or a word, as a message names it."""
+    if get_origin(kind) is tuple:
+        return _WORDS.get(get_args(kind)[0], "a value").removeprefix("a ") + "s"
+    return str(kind) if _is_word(kind) else _WORDS.get(kind, "a value")
 
+
+def _fit(asked: str, kind: Any, value: Any, from_words: bool) -> Any:
+    """`value` as one alternative of a type; `TypeError` or `ValueError` where it does not fit."""
     origin, inner = get_origin(kind), get_args(kind)[:1]
+    if not from_words:
+        if isinstance(value, str | bytes) and (origin is tuple or kind in (bool, int, float)):
+            raise ValueError(value)
+        if getattr(kind, "__name__", "") == "ndarray":
+            return _array(value)
     if origin is tuple:
-        return tuple(
-            read(asked, inner[0], part) for part in _entries(value, ";" if get_origin(inner[0]) is tuple else ",")
-        )
+        parts = _entries(plain(value), ";" if get_origin(inner[0]) is tuple else ",")
+        return tuple(read(asked, inner[0], part, from_words=from_words) for part in parts)
     if origin in (Sequence, Iterable):
         if inner == (int,):
             value = plain(value)
             return tuple(read(asked, int, each) for each in (value if isinstance(value, Iterable) else [value]))
         return [value] if isinstance(value, str) and str in alternatives(*inner) else value
-    if kind in (bool, int, float, NoneType) or _is_word(kind):
+    if kind in (bool, int, float) or _is_word(kind):
         value = plain(value)
-    if kind is NoneType and (value is None or value == "none"):
+    if kind is NoneType and (value is None or (isinstance(value, str) and value == "none")):
         return None
     if kind is bool and value in (True, False, "true", "false", "True", "False"):
         return value in (True, "true", "True")
@@ -110,7 +123,7 @@ def _fit(asked: str, kind: Any, value: Any) -> Any:
         return int(value)
     if kind is float and not isinstance(value, bool):
         return float(value)
-    if kind is str and isinstance(value, str | int | Path) and not isinstance(value, bool):
+    if kind is str and isinstance(value, str | int | Path if from_words else str) and not isinstance(value, bool):
         return str(value)
     if kind is Path and isinstance(value, str | Path):
         return Path(value)
@@ -122,10 +135,22 @@ def _fit(asked: str, kind: Any, value: Any) -> Any:
     raise ValueError(value)
 
 
+def _array(value: Any) -> Any:
+    """An array of real numbers; one of numpy stays as it is."""
+    import numpy as np  # which the command line does without until it runs
+
+    if isinstance(value, np.ndarray) and value.dtype.kind in "iuf":
+        return value
+    value = plain(value)
+    if value is None or np.asarray(value).dtype.kind not in "iufO":
+        raise TypeError("its entries are no real numbers")
+    return np.array(value, dtype=np.float64)
+
+
 def _entries(value: Any, separator: str) -> Sequence[Any]:
-    """What a tuple holds: of a text its parts, nothing of `none`, or the entries of a JSON list."""
+    """What a tuple holds: of a text its parts, nothing of `none`, or the entries of a JSON list; one value is one."""
     if isinstance(value, str):
         if value.startswith("["):
             return json.loads(value)
         return [] if value == "none" else [part.strip() for part in value.split(separator)]
-    return list(value)
+    return list(value) if isinstance(value, Iterable) else [value]

@@ -332,8 +332,12 @@ MISUSED = {
     "a posterior of other rows": (
         lambda: interp.PromptSet("x", ["a"], posterior=np.ones((3, 2)) / 2, outcome_ids=[1, 2]), "scored positions: 1"),
     "a posterior over nothing": (lambda: interp.PromptSet("x", ["a"], posterior=[[0.5, 0.5]]), "has 2 outcomes"),
-    "prompts that are not there": (lambda: interp.PromptSet("x", ["a"]).take([1]), r"they are \[1\]"),
-    "fractions of prompts": (lambda: interp.PromptSet("x", ["a", "b"]).take([0.7]), r"they are \[0.7\]"),
+    "prompts that are not there": (lambda: interp.PromptSet("x", ["a"])[[1]], r"they are \[1\]"),
+    "fractions of prompts": (lambda: interp.PromptSet("x", ["a", "b"])[[0.7]], r"they are \[0.7\]"),
+    "a prompt that is not there": (lambda: interp.PromptSet("x", ["a"])[3], "they are 3"),
+    "a prompt by its name": (lambda: interp.PromptSet("x", ["a"])["a"], "they are 'a'"),
+    "no prompts": (lambda: interp.PromptSet("x", ["a"])[1:], "they are slice"),
+    "a habit": (lambda: interp.PromptSet("x", ["a"]).take([0]), r"`prompts\[3\]` is one prompt"),
 }  # fmt: skip
 
 
@@ -344,10 +348,13 @@ def test_what_a_constructor_cannot_take_is_refused_in_words(what):
         make()
 
 
-def test_every_prompt_of_a_generator_is_kept_and_a_mask_chooses_prompts():
+def test_every_prompt_of_a_generator_is_kept_and_numbers_slices_and_masks_choose_prompts():
     made = interp.PromptSet("x", (each for each in ["a", "b", "c"]))
     assert [each.text for each in made] == ["a", "b", "c"]
-    assert [each.text for each in made.take(np.array([True, False, True]))] == ["a", "c"]
+    assert [each.text for each in made[np.array([True, False, True])]] == ["a", "c"]
+    assert [made[np.int64(1)].text, made[-1].text, made[torch.tensor(0)].text] == ["b", "c", "a"]
+    for some in (made[::2], made[[0, -1]], made[0, 2], made[torch.tensor([0, 2])], made[range(0, 3, 2)]):
+        assert some == interp.PromptSet("x", ["a", "c"])
 
 
 def test_outcomes_outside_the_vocabulary_and_what_is_no_listener_are_refused(tunnel):

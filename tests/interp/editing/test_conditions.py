@@ -68,6 +68,13 @@ def many(d):
     return [Condition(name, chosen, NEEDS, everything) for name, chosen in edits.items()]
 
 
+def read_whole(model, source, conditions, **how):
+    """In passes that start at the embedding, over whole prompts: there is no memory for what lies before."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(restart, "MEMORY", 0)
+        return read_conditions(model, source, conditions, **how)
+
+
 def worst(a, b):
     assert a.keys() == b.keys()
     return max(float(np.abs(a[c][n] - b[c][n]).max()) for c in a for n in a[c] if a[c][n].size)
@@ -80,7 +87,7 @@ def test_shared_and_restarted_passes_equal_whole_ones_of_one_condition(family):
     shared = read_conditions(model, source, conditions)
     alone = {}
     for c in conditions:
-        alone |= read_conditions(model, source, [c], restart=False, tokens_per_pass=1)
+        alone |= read_whole(model, source, [c], tokens_per_pass=1)
     assert list(shared) == [c.name for c in conditions]
     assert worst(shared, alone) < 2e-5
     assert shared["bypass"]["next_kl"].max() > 1e-3
@@ -147,12 +154,12 @@ def test_blocks_whose_output_nothing_reads_do_not_run():
     last.mlp.register_forward_hook(lambda *called: calls.append(1))
     outputs, cut = (KL, Need("next_log_prob")), BypassLayer(layer=tuple(range(1, model.info.n_layers)))
 
-    def read(edit=cut, needs=outputs, **how):
+    def read(edit=cut, needs=outputs, how=read_conditions):
         calls.clear()
-        return read_conditions(model, source, [Condition("c", (edit,), needs, everything_but_size)], **how), len(calls)
+        return how(model, source, [Condition("c", (edit,), needs, everything_but_size)]), len(calls)
 
     found, n = read()
-    whole, n_whole = read(restart=False)
+    whole, n_whole = read(how=read_whole)
     assert worst(found, whole) < 1e-6 and n_whole == n + 1
     others = {"edit": replace(cut, dose=0.5)}, {"needs": (*outputs, Need("v"))}, {"needs": (*outputs, SIZE)}
     assert [read(**other)[1] for other in others] == [n + 1] * 3
@@ -165,10 +172,15 @@ def test_a_subset_of_prompts_keeps_its_order_and_what_is_known_of_it():
     whole = read_conditions(model, source, [Condition("all", edit, NEEDS, everything)])["all"]
     some = read_conditions(model, source, [Condition("some", edit, NEEDS, everything, prompts=chosen)])["some"]
     assert np.abs(some["next_kl"] - whole["next_kl"][chosen]).max() < 1e-5
+    ways = {"mask": np.array([True, False, True, False]), "numbers": np.array([1, 0, 1, 0])}
+    several = [Condition(way, edit, NEEDS, everything, prompts=chosen) for way, chosen in ways.items()]
+    read = read_conditions(model, source, several)
+    for way, chosen in ways.items():
+        assert np.abs(read[way]["next_kl"] - whole["next_kl"][chosen]).max() < 1e-5
     prompts = [Prompt(token_ids=(1, 2, 3), scored=(0, 2)), Prompt(token_ids=(1,), scored=(0,)), Prompt(token_ids=(5,))]
     posterior = np.arange(8.0).reshape(4, 2)
     pool = PromptSet("p", prompts, posterior=posterior, belief=posterior, outcome_ids=np.arange(6).reshape(3, 2))
-    taken = pool.take([2, 0])
+    taken = pool[2, 0]
     assert taken.posterior.tolist() == posterior[[3, 0, 1]].tolist() == taken.belief.tolist()
     assert taken.outcome_ids.tolist() == [[4, 5], [0, 1]]
 
@@ -230,15 +242,17 @@ def test_the_longest_prompt_is_lent_many_positions_and_not_one_many_times():
 
 
 def one(source):
-    return source.prompts.take([0]), source.ids[:1]
+    return source.prompts[:1], source.ids[:1]
 
 
-def test_thin_memory_keeps_fewer_depths_and_the_same_numbers():
+def test_thin_memory_keeps_fewer_depths_and_the_same_numbers(monkeypatch):
     model, lengths = tiny_model("llama"), np.array([4, 3])
     assert Residuals(model, {0, 1, 2, 3}, lengths).kept.layers == [1, 2, 3]
-    few = Residuals(model, {1, 2, 3}, lengths, memory=2 * 4 * 48 * 4)
+    monkeypatch.setattr(restart, "MEMORY", 2 * 4 * 48 * 4)
+    few = Residuals(model, {1, 2, 3}, lengths)
     assert few.kept.layers == [1] and few.start_of(3) == 1 and few.start_of(0) == 0
-    assert Residuals(model, {1, 2, 3}, lengths, memory=1).kept.layers == []
+    monkeypatch.setattr(restart, "MEMORY", 1)
+    assert Residuals(model, {1, 2, 3}, lengths).kept.layers == []
 
 
 def test_edits_are_proved_and_the_proof_can_fail(monkeypatch):
@@ -362,7 +376,7 @@ def test_ends_of_prompts_give_what_whole_ones_give(family):
     conditions, passes = at_the_end(model), shapes_of_passes(model)
     short = read_conditions(model, source, conditions)
     assert family in ALL_OR_WHOLE or np.median([n * length for n, length in passes]) <= 3 * len(LENGTHS)
-    whole = read_conditions(model, source, conditions, restart=False)
+    whole = read_whole(model, source, conditions)
     assert short["swap 1 0"]["next_kl"].max() > 1e-3
     for name, expected in whole.items():
         for site, array in expected.items():
@@ -386,7 +400,7 @@ def test_passes_are_whole_where_more_is_read_or_edited(change, monkeypatch):
 def test_a_model_whose_ends_do_not_agree_is_read_whole(monkeypatch):
     model, source = fresh_model("llama"), token_run(LENGTHS)
     conditions = at_the_end(model)
-    whole = read_conditions(model, source, conditions, restart=False)
+    whole = read_whole(model, source, conditions)
     after = Prefixes.after
 
     def wrong(self, call, z):

@@ -178,7 +178,7 @@ def test_the_error_covers_what_other_prompts_give(tunnel):
     asked = fit_prompts(tunnel, RunOptions(prompts=prompts))
     held, found = asked.held_out(tunnel), []
     for part in (asked.fitted[::2], asked.fitted[1::2]):
-        chosen = prompts.take(np.concatenate([part, asked.held[:4]]))
+        chosen = prompts[np.concatenate([part, asked.held[:4]])]
         lens = fit_lens(tunnel, chosen, precision_bits=0.0, quiet=True)
         found.append((held.kl_of(lens).mean(axis=1), np.array([lens.error_bits[depth] for depth in range(3)])))
     (one, error), (other, error_of_other) = found

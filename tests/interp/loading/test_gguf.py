@@ -45,7 +45,7 @@ def test_a_plain_file_is_the_model_that_was_written_by_path_or_within_its_folder
     assert by_folder.fingerprint == interp.load(str(file)).fingerprint
     with pytest.raises(ModelError, match="two files are given"):
         interp.load(file, gguf=file.name)
-    with pytest.raises(ModelError, match=r"its GGUF files are: tiny\.gguf"):
+    with pytest.raises(ModelError, match=r"there is no other\.gguf in it \(tiny\.gguf, "):
         interp.load(file.parent, gguf="other.gguf")
     with pytest.raises(ModelError, match="there is no such file"):
         interp.load(file.parent / "other.gguf")

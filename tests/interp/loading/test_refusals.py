@@ -59,6 +59,7 @@ def test_gated_repositories_and_those_without_a_configuration_are_refused(use_hu
     with serving({"owner/name": tmp_path / "files"}) as hub:
         use_hub(hub.url)
         assert "the repository has no config.json" in refusal("owner/name")
+        assert "the repository has no some.gguf" in refusal("owner/name", gguf="some.gguf")
 
 
 @pytest.mark.parametrize(

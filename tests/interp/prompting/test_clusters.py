@@ -114,10 +114,10 @@ def test_the_example_of_a_cluster_is_of_two_prompts_that_share_much() -> None:
 
 
 def test_parts_count_their_own_clusters() -> None:
-    found = clustered(prompts()).take(range(6, 18))
+    found = clustered(prompts())[6:18]
     assert found.clusters is not None and found.clusters.n_at == {0.25: 2, 0.5: 2, 1.0: 12}
     assert notes_of(found)[0].startswith("12 prompts in 2 clusters, by shared wording")
-    assert notes_of(found.take([0, 1]))[0].startswith("2 prompts in 1 cluster, by shared wording")
+    assert notes_of(found[[0, 1]])[0].startswith("2 prompts in 1 cluster, by shared wording")
     assert all("such as" not in note for note in notes_of(found)), "an example may be of the others"
 
 
@@ -183,7 +183,7 @@ def test_too_few_clusters_are_refused_before_a_model_reads_them(probe, tiny_text
     with pytest.raises(PromptError, match=rf"24 prompts of {least - 1} templates[\s\S]*at least {least} clusters"):
         interp.run(tiny_text_model, probes=probe, cluster="template", **asked)
     with pytest.raises(PromptError, match=rf"at least {least} prompts[\s\S]*--n-pool"):
-        interp.run(tiny_text_model, probes=probe, **asked | {"prompts": few.take(range(least - 1))}, cluster="none")
+        interp.run(tiny_text_model, probes=probe, **asked | {"prompts": few[: least - 1]}, cluster="none")
     with pytest.raises(AssertionError, match="was read"):
         enough = prompts(template=[f"t{i % least}" for i in range(24)])
         interp.run(tiny_text_model, probes=probe, cluster="template", **asked | {"prompts": enough})

@@ -98,7 +98,7 @@ def test_a_long_text_draws_no_warning_of_the_tokenizer(caplog):
     try:
         tokenise(long, fresh, window=16, max_positions=512)
         assert caplog.messages == []
-        fresh(long.prompts[0].text)
+        fresh(long[0].text)
         assert "longer than the specified maximum" in caplog.text
     finally:
         logger.removeHandler(caplog.handler)
@@ -140,7 +140,7 @@ def test_texts_that_a_tokenizer_cannot_tell_apart_are_counted():
     prompts = PromptSet("some", [Prompt(text=t) for t in ("A b", "a b", "a  B", "b a", "b a")])
     tokens = tokenise(prompts, tokenizer, window=None, max_positions=None)
     assert tokens.notes == ("2 texts have the same tokens as another text: this tokenizer does not distinguish them",)
-    assert tokenise(prompts.take([0, 3, 4]), tokenizer, window=None, max_positions=None).notes == ()
+    assert tokenise(prompts[[0, 3, 4]], tokenizer, window=None, max_positions=None).notes == ()
 
 
 FIRST = ["<unk>", "<s>"]

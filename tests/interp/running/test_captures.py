@@ -115,7 +115,7 @@ def test_a_prompt_without_scored_positions_has_no_row_and_a_set_of_such_is_refus
     silent = [
         dataclasses.replace(p, scored=(), scored_columns=dict.fromkeys(p.scored_columns, ())) for p in sequences.prompts
     ]
-    first, n = sequences.take([0]), len(sequences)
+    first, n = sequences[:1], len(sequences)
     some = dataclasses.replace(sequences, prompts=[*first, *silent[1:]], posterior=first.posterior, belief=first.belief)
     for found in (interp.collect(tunnel, some, "v"), interp.collect(tunnel, some, "v", to=tmp_path / "c")):
         assert set(found.rows["prompt"]) == {0} and len(found.prompts) == n
