@@ -23,14 +23,12 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Float, Int, Num
 
-from interp.errors import PromptError
 from interp.statistics.ridge import PrincipalForm, fit_ridge
 from interp.statistics.spectra import Scaling
 
 from ..measures.cloud import Cloud
 from ..measures.layers import Scale
 from ..measures.permutations import permutations_within
-from ..measures.sample_sizes import MIN_HALVES
 from .prompt_sample import chosen_clusters
 
 Kind = Literal["ridge", "leace", "encoding", "pc1"]
@@ -47,13 +45,7 @@ class Split:
 
     @classmethod
     def of(cls, cloud: Cloud, n_prompts: int, seed: int) -> "Split":
-        """Whole clusters, at most half of them, are run; `PromptError` where that leaves too few to fit on."""
-        if cloud.n_units < MIN_HALVES:
-            raise PromptError(
-                asked=f"an axis fitted on some of {cloud.n_units} {cloud.unit}s and cut in others",
-                found=f"fewer than {MIN_HALVES} leave none to fit on or none to run",
-                fix="Give more (--n-pool); the statistics want two hundred or more.",
-            )
+        """Whole clusters, at most half of them, are run."""
         first = np.unique(cloud.prompts, return_index=True)[1]
         chosen = chosen_clusters(cloud.units[first], n_prompts, seed, most=cloud.n_units // 2)
         is_run = np.isin(cloud.units, chosen)

@@ -17,7 +17,7 @@ import numpy as np
 from interp.capture import Capture
 from interp.findings import Findings
 from interp.need import Need
-from interp.probe import Figure, Probe, Readout, Sentences
+from interp.probe import Probe, Readout, Sentences
 from interp.statistics.cosines import expected_abs_cosine
 from interp.statistics.estimates import Estimates
 from interp.statistics.quantities import Quantities
@@ -39,6 +39,7 @@ from ..measures.key_cosines import (
 from ..measures.profiles import Part
 from ..measures.sample_sizes import FEW_POINTS, MIN_CLOUD
 from ..measures.token_cosines import TokenSets, no_token_sets, token_cosines
+from .figures import orthogonality_figures
 from .matrices import head_matrix, token_matrix
 from .quantities import QUANTITIES
 from .query_key import QueryKey
@@ -114,10 +115,7 @@ class Orthogonality(Probe):
             notes=tuple(note for part in found for note in part.notes), **alone,
         )  # fmt: skip
 
-    def figures(self, findings: Findings) -> tuple[Figure, ...]:
-        from .figures import figures
-
-        return figures(findings)
+    figures = staticmethod(orthogonality_figures)
 
     def _wk_columns(self, base: Capture) -> Part:
         rng = np.random.default_rng([self.seed, 1])

@@ -27,7 +27,7 @@ from jaxtyping import Bool, Float, Int
 from interp.capture import Capture
 from interp.findings import Findings
 from interp.need import Need
-from interp.probe import AnalysisCost, Figure, Probe, Readout, Sentences
+from interp.probe import AnalysisCost, Probe, Readout, Sentences
 from interp.statistics.estimates import Estimates
 from interp.statistics.intervals import UNEXPLAINED, t_half_width
 from interp.statistics.linear_readout import PENALTY, balanced_accuracy, held_out_r2, read_out
@@ -45,6 +45,7 @@ from ..measures.half_forms import HalfForm
 from ..measures.halves import N_HALF_SPLITS, HalfSplit, half_splits_of
 from ..measures.layers import ScaledRows
 from ..measures.sample_sizes import FEW_HALVES, MIN_HALVES
+from .figures import workspace_figures
 from .space import Basis, Spectrum, shares
 
 STREAM, GRAM, EMBEDDING = Need("resid"), Need("readout_gram"), Need("outcome_embedding")
@@ -176,10 +177,7 @@ class Workspace(Probe):
             tables["by_rank"] = quantities.table(_by_rank(frame, spectra), BY_RANK)
         return quantities.findings(self.name, quantities.scalars(numbers, primary), tables)
 
-    def figures(self, findings: Findings) -> tuple[Figure, ...]:
-        from .figures import workspace_figures
-
-        return workspace_figures(findings)
+    figures = staticmethod(workspace_figures)
 
 
 def _differences(base: Capture, frame: Frame) -> Float[np.ndarray, "hypothesis feature"]:

@@ -159,8 +159,6 @@ def test_prompts_that_are_run_are_not_fitted_on():
     assert sorted(np.r_[split.fitting, split.run_rows]) == list(range(90))
     assert cloud.units[split.run_rows].tolist() == np.repeat(split.run, 3).tolist()
     assert len(Split.of(cloud, 100, 0).run) == 15, "at most half"
-    with pytest.raises(PromptError, match="fewer than 4"):
-        Split.of(Cloud.of(capture_of((Need("v"),), n_prompts=3), Need("v")), 10, 0)
 
 
 def test_sums_by_prompt_are_ratios_of_definitions():

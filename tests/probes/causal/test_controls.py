@@ -113,8 +113,6 @@ def test_prompts_that_are_run_are_chosen_evenly_and_kept():
     assert abs(counts - 500).max() < 5 * np.sqrt(500 * 0.75)
     reduced = {"rows": np.arange(12.0).reshape(1, 6, 2), "prompt": np.array([[1, 1, 4, 4, 5, 5]])}
     assert rows_of(reduced, 0, np.array([4])).tolist() == [[4, 5], [6, 7]]
-    with pytest.raises(ValueError, match="not kept"):
-        rows_of(reduced, 0, np.array([3, 4]))
     probe = Causal(n_prompts=20)
     columns = {"cluster": np.repeat(np.arange(20), 6)}
     base = synthetic_capture(probe.needs, Shape(n_prompts=120), columns=columns)
