@@ -36,20 +36,22 @@ Kind = Literal["ridge", "leace", "encoding", "pc1"]
 
 @dataclass(frozen=True)
 class Split:
-    """The rows of a cloud to fit on, and the prompts that are run, with their rows."""
+    """The rows of a cloud to fit on, and the prompts that are run, with the rows and the cluster of each."""
 
     cloud: Cloud
     fitting: Int[np.ndarray, " fitted"]
     run: Int[np.ndarray, " prompt"]
     run_rows: Int[np.ndarray, " row"]
+    clusters: Num[np.ndarray, " prompt"]
 
     @classmethod
     def of(cls, cloud: Cloud, n_prompts: int, seed: int) -> "Split":
         """Whole clusters, at most half of them, are run."""
-        first = np.unique(cloud.prompts, return_index=True)[1]
-        chosen = chosen_clusters(cloud.units[first], n_prompts, seed, most=cloud.n_units // 2)
-        is_run = np.isin(cloud.units, chosen)
-        return cls(cloud, np.flatnonzero(~is_run), np.unique(cloud.prompts[is_run]), np.flatnonzero(is_run))
+        prompts, first = np.unique(cloud.prompts, return_index=True)
+        clusters = cloud.units[first]
+        chosen = chosen_clusters(clusters, n_prompts, seed, most=cloud.n_units // 2)
+        rows, run = np.isin(cloud.units, chosen), np.isin(clusters, chosen)
+        return cls(cloud, np.flatnonzero(~rows), prompts[run], np.flatnonzero(rows), clusters[run])
 
     @cached_property
     def sought(self) -> Float[np.ndarray, " all"]:
@@ -58,12 +60,6 @@ class Split:
 
     def points(self, layer: int) -> Float[np.ndarray, "all feature"]:
         return self.cloud.points[layer].astype(np.float64)
-
-    @property
-    def clusters(self) -> Num[np.ndarray, " prompt"]:
-        """What every prompt that is run is resampled with."""
-        first = np.unique(self.cloud.prompts[self.run_rows], return_index=True)[1]
-        return self.cloud.units[self.run_rows][first]
 
 
 @dataclass(frozen=True)

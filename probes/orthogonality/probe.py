@@ -34,7 +34,6 @@ from ..measures.key_cosines import (
     gaussian_references,
     head_keys,
     over_heads,
-    shuffled_columns,
 )
 from ..measures.profiles import Part
 from ..measures.sample_sizes import FEW_POINTS, MIN_CLOUD
@@ -129,7 +128,7 @@ class Orthogonality(Probe):
         low, high = np.quantile(measured[..., 0], [0.1, 0.9], axis=1)
         columns = {
             "layer": np.arange(n_layers), **by_layer, **spectra, "abs_heads_low": low, "abs_heads_high": high,
-            "abs_shuffled": shuffled_columns(keys, rng)[..., 0].mean(axis=1),
+            "abs_shuffled": column_measures(rng.permuted(keys, axis=2))[..., 0].mean(axis=1),
         }  # fmt: skip
         caption = "Columns of W_K and spectrum of W_QK, layer by layer: mean over heads. Weights have no interval."
         found = {
