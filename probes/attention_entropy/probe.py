@@ -6,10 +6,8 @@ all positions of each prompt; also divided by log2 of the visible keys. Every nu
 position removed and the rest renormalised, since a sink there lowers the entropy whatever the content; with a large
 sink the variant is the headline (`measures.sinks`).
 
-The curve has two references. A uniform row has log2 of the visible keys. Shuffled keys (another prompt's, at the same
-positions) keep position, temperature and sink but not the content: the decrease of entropy relative to them is the
-content sharpening, with a p from flipping the sign of whole prompts. Trends over depth have an interval over prompts
-and no p (`measures.depth_curve`).
+Shuffled keys (another prompt's, at the same positions) keep position, temperature and sink but not the content: the
+decrease of entropy relative to them is the content sharpening.
 Source: Paper III (arXiv 2512.23752), sections 4.2 and 4.5; its reduction in per cent is `reduction` times 100.
 """
 

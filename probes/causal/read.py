@@ -21,6 +21,7 @@ from interp.statistics.units import clusters_of
 
 from ..measures.answers import Answers
 from ..measures.calibration import Slopes
+from ..measures.halves import Groups
 from ..measures.harm import CHANGED as KL
 from ..measures.harm import LOSS, OUTCOME, SIZE
 
@@ -111,9 +112,7 @@ def read_labels(under: Capture) -> Readout:
     found = by_prompt(prompt, {"sula_kl": answers.kl, "kl": kl})
     slopes = Slopes(answers)
     if slopes.is_pair:
-        x = slopes.x.copy()
-        for group in np.unique(slopes.groups):
-            x[slopes.groups == group] -= x[slopes.groups == group].mean()
+        x = Groups.of(slopes.groups).centred(slopes.x[:, None])[:, 0]
         found |= {"slope": x * slopes.y, "slope.of": x * x}
     return found | sizes(under) | {"cluster": clusters_of(under.rows)[main]}
 

@@ -7,8 +7,7 @@ bijection shown twice leave the exact posterior unchanged. Error against depth w
 same questions, shows whether copies can replace layers.
 
 Bypassing the last layers equals the logit lens at that depth (as in `components`, for the original sequences), or
-another lens that the model is read through. The output head was trained for the last depth, so errors at smaller depths
-are upper bounds; `belief` has a fitted readout.
+another lens that the model is read through; `belief` has a fitted readout.
 
 Source: the claim of more rounds of elimination, Paper III (arXiv 2512.23752), discussion.
 """

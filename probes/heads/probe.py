@@ -10,8 +10,7 @@ Heads repair one another: a head without effect of its own may be needed once an
 are removed beside the sum of their members' effects, and the most harmful ones together, ranked on one half of the
 prompts and tested on the other. Formulas, nulls and failure modes are in docs/reference/probes.
 
-In a model of many heads single ones are first screened by gradients, and ablated where the screen ranks them highest,
-beside a random sample that says how far it can be trusted (`screen`, see `choice`).
+In a model of many heads single ones are first screened by gradients (`choice`).
 
 Source: Paper I (arXiv 2512.22471), head ablation and layer bypass on wind tunnels.
 """

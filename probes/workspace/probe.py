@@ -1,12 +1,7 @@
 """Workspace: is what the model infers held in the directions that its prediction depends on?
 
-At every depth the J-space is taken from the Jacobian lens (`space`), and four things are compared with the same space
-whose coordinates are shuffled, in order and sign:
-
-    overlap              how much of the hypotheses' embeddings, of their differences, lies in it
-    survivors_accuracy   which hypotheses the exact posterior leaves, decoded from it on other prompts
-    uncertainty_r2       the next-token entropy, decoded from it on other prompts
-    axis_share           how much of the direction that decodes the entropy best from the whole stream lies in it
+At every depth the J-space is taken from the Jacobian lens (`space`), and what lies in it is compared with the same
+space whose coordinates are shuffled, in order and sign.
 
 A subspace of many dimensions decodes a lot, whatever it is: that something can be decoded proves nothing without other
 subspaces, and the whole stream stands beside them as the most there is. Uniformly random ones would not do: some
