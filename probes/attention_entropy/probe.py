@@ -27,6 +27,7 @@ from interp.statistics.quantities import Quantities
 from interp.statistics.units import Units, mean_of_units
 
 from ..measures.depth_curve import depth_estimates
+from ..measures.field_checks import refuse_unknown
 from ..measures.finite import finite_or_absent
 from ..measures.profiles import Profile, profile_columns
 from ..measures.sign_flips import gain_estimates
@@ -73,6 +74,9 @@ class AttentionEntropy(Probe):
     @property
     def _places(self) -> tuple[str, ...]:
         return ("scored", "all") if self.positions == "both" else (self.positions,)
+
+    def refuse_fields(self, n_layers: int | None) -> None:
+        refuse_unknown(self)
 
     def analyse(self, base: Capture, under: Mapping[str, Readout]) -> Findings:
         rng = np.random.default_rng(self.seed)

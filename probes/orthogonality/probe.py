@@ -26,7 +26,7 @@ from interp.system.threads import side_by_side
 from interp.table import Table
 
 from ..measures.cloud import Cloud, refuse_layer
-from ..measures.field_checks import refuse_too_few
+from ..measures.field_checks import refuse_too_few, refuse_unknown
 from ..measures.finite import finite
 from ..measures.geometry import count_distinct
 from ..measures.key_cosines import (
@@ -95,6 +95,7 @@ class Orthogonality(Probe):
         return tuple(_NEEDS) if self.definition == "all" else (self.definition,)
 
     def refuse_fields(self, n_layers: int | None) -> None:
+        refuse_unknown(self)
         refuse_too_few(self, {"n_tokens": 2, "n_null": 20, "n_bootstrap": 20}, "too few to compare anything with")
         if n_layers is not None:
             refuse_layer(self.layer, n_layers)

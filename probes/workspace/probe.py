@@ -34,7 +34,7 @@ from interp.statistics.units import too_few
 from interp.system.threads import side_by_side
 
 from ..measures.cloud import Cloud, refuse_layer
-from ..measures.field_checks import refuse_too_few
+from ..measures.field_checks import refuse_too_few, refuse_unknown
 from ..measures.finite import finite
 from ..measures.half_forms import HalfForm
 from ..measures.halves import N_HALF_SPLITS, HalfSplit, half_splits_of
@@ -144,6 +144,7 @@ class Workspace(Probe):
         return STREAM, GRAM, EMBEDDING, *FRAMES[self.frame][1]
 
     def refuse_fields(self, n_layers: int | None) -> None:
+        refuse_unknown(self)
         refuse_too_few(self, {"rank": 1, "n_null": 19}, "too few for what is made of them")
         if n_layers is not None:
             refuse_layer(self.depth, n_layers + 1)
