@@ -91,8 +91,10 @@ def _cuts(
     dose: Float[np.ndarray, " control"], ratio: Float[np.ndarray, " control"], how: str, n_rejected: int,
 ) -> list[Cut]:  # fmt: skip
     matching = np.array([HOW.index(how), frames.shape[1], alikeness(frames), n_rejected])
-    facts = [{"ratio": r, "dose": d, "matching": matching} for r, d in zip(ratio, dose, strict=True)]
-    return [Cut(*of, known["dose"], known) for *of, known in zip(frames, moved, facts, strict=True)]
+    return [
+        Cut(frame, along, float(d), {"ratio": r, "dose": d, "matching": matching})
+        for frame, along, d, r in zip(frames, moved, dose, ratio, strict=True)
+    ]
 
 
 def refitted_controls(edited: Edited, axis: Axis, refits: Sequence[Axis]) -> list[Cut]:
