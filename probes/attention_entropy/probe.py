@@ -6,38 +6,34 @@ all positions of each prompt; also divided by log2 of the visible keys. Every nu
 position removed and the rest renormalised, since a sink there lowers the entropy whatever the content; with a large
 sink the variant is the headline (`measures.sinks`).
 
-The curve has two references. A uniform row has log2 of the visible keys. Shuffled keys (another prompt's, at the same
-positions) keep position, temperature and sink but not the content: the decrease of entropy relative to them is the
-content sharpening, with a p from flipping the sign of whole prompts. Trends over depth have an interval over prompts
-and no p (`measures.depth_curve`).
+Shuffled keys (another prompt's, at the same positions) keep position, temperature and sink but not the content: the
+decrease of entropy relative to them is the content sharpening.
 Source: Paper III (arXiv 2512.23752), sections 4.2 and 4.5; its reduction in per cent is `reduction` times 100.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import numpy as np
-from jaxtyping import Float
 
 from interp.capture import Capture
 from interp.findings import Findings
 from interp.need import Need
-from interp.probe import Figure, Probe, Readout, Sentences
+from interp.probe import Probe, Readout, Sentences
 from interp.reductions import PromptMean
 from interp.statistics.estimates import Estimates
 from interp.statistics.quantities import Quantities
 from interp.statistics.units import Units, mean_of_units
 
 from ..measures.depth_curve import depth_estimates
+from ..measures.field_checks import refuse_unknown
 from ..measures.finite import finite_or_absent
-from ..measures.profiles import head_columns
-from ..measures.sign_flips import flip_p, gain_estimates
+from ..measures.profiles import Profile, profile_columns
+from ..measures.sign_flips import gain_estimates
 from ..measures.sinks import read_first, sink_note, turned, turned_heads_note
 from .figures import entropy_figures
 from .quantities import CURVES, SHARPENING, SITES, SUFFIX, quantities
-
-Profile = Float[np.ndarray, "unit layer head"]
 
 _REFERENCES = ("uniform", "uniform_no_first", "other_keys", "other_keys_no_first")
 _TURNS = "turns: the sharpening changes sign without the first position."
@@ -79,6 +75,9 @@ class AttentionEntropy(Probe):
     def _places(self) -> tuple[str, ...]:
         return ("scored", "all") if self.positions == "both" else (self.positions,)
 
+    def refuse_fields(self, n_layers: int | None) -> None:
+        refuse_unknown(self)
+
     def analyse(self, base: Capture, under: Mapping[str, Readout]) -> Findings:
         rng = np.random.default_rng(self.seed)
         drawn = base.rows["drawn"].astype(bool)
@@ -90,14 +89,10 @@ class AttentionEntropy(Probe):
             sinks.append(float(mean_of_units(profiles["sink_mass"] - np.exp2(-profiles["uniform"])).mean()))
             signs = units.signs(self.n_permutations, rng)
             found |= {name + SUFFIX[where]: of for name, of in _numbers(units, profiles, signs).items()}
-            of_layers = {name: values.mean(axis=2) for name, values in profiles.items()}
-            of_heads = {name: values.reshape(units.n, -1) for name, values in profiles.items()}
-            _, n_layers, n_heads = profiles["entropy"].shape
-            rows = {"positions": np.full(n_layers, where), "layer": np.arange(n_layers)}
-            by_layer.append(rows | _means(units, of_layers, signs))
-            rows = {"positions": np.full(n_layers * n_heads, where), **head_columns(n_layers, n_heads)}
-            turns = turned(of_heads["sharpening"], of_heads["sharpening_no_first"])
-            by_head.append(rows | _means(units, of_heads, signs) | {"turns": turns})
+            layers, heads = profile_columns(units, signs, profiles, gains=SHARPENING, bare=_REFERENCES)
+            by_layer.append({"positions": np.array(where), **layers})
+            turns = turned(*(profiles[name].reshape(units.n, -1) for name in SHARPENING))
+            by_head.append({"positions": np.array(where), **heads, "turns": turns})
         declared = read_first(quantities(*self._places), sinks[0], SUFFIX[self._places[0]])
         heads = declared.stacked(by_head, f"Means over prompts, {_BANDS}. {_TURNS}")
         first = heads.where(heads["positions"] == self._places[0])
@@ -110,8 +105,7 @@ class AttentionEntropy(Probe):
             notes=(*_notes(base, units), sink_note(sinks[0]), *turning),
         )
 
-    def figures(self, findings: Findings) -> tuple[Figure, ...]:
-        return entropy_figures(findings)
+    figures = staticmethod(entropy_figures)
 
 
 def _need(name: str, where: str) -> Need:
@@ -143,15 +137,6 @@ def _numbers(units: Units, profiles: Mapping[str, Profile], signs: np.ndarray) -
     assert chance.interval is not None
     mass = units.estimates(profiles["sink_mass"].mean(axis=(1, 2)))
     return found | {"sink_mass": mass.against(np.vstack([chance.value, chance.interval]))}
-
-
-def _means(units: Units, profiles: Mapping[str, np.ndarray], signs: np.ndarray) -> dict[str, np.ndarray | Estimates]:
-    """Means over prompts, with bands except for the references; the gain over shuffled keys has a p."""
-    means: dict[str, np.ndarray | Estimates] = {}
-    for name, profile in profiles.items():
-        p = flip_p(profile, signs) if name in SHARPENING else None
-        means[name] = mean_of_units(profile) if name in _REFERENCES else replace(units.estimates(profile), p=p)
-    return means
 
 
 def _notes(base: Capture, units: Units) -> tuple[str, ...]:

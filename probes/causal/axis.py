@@ -23,14 +23,12 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Float, Int, Num
 
-from interp.errors import PromptError
 from interp.statistics.ridge import PrincipalForm, fit_ridge
 from interp.statistics.spectra import Scaling
 
 from ..measures.cloud import Cloud
 from ..measures.layers import Scale
 from ..measures.permutations import permutations_within
-from ..measures.sample_sizes import MIN_HALVES
 from .prompt_sample import chosen_clusters
 
 Kind = Literal["ridge", "leace", "encoding", "pc1"]
@@ -38,26 +36,22 @@ Kind = Literal["ridge", "leace", "encoding", "pc1"]
 
 @dataclass(frozen=True)
 class Split:
-    """The rows of a cloud to fit on, and the prompts that are run, with their rows."""
+    """The rows of a cloud to fit on, and the prompts that are run, with the rows and the cluster of each."""
 
     cloud: Cloud
     fitting: Int[np.ndarray, " fitted"]
     run: Int[np.ndarray, " prompt"]
     run_rows: Int[np.ndarray, " row"]
+    clusters: Num[np.ndarray, " prompt"]
 
     @classmethod
     def of(cls, cloud: Cloud, n_prompts: int, seed: int) -> "Split":
-        """Whole clusters, at most half of them, are run; `PromptError` where that leaves too few to fit on."""
-        if cloud.n_units < MIN_HALVES:
-            raise PromptError(
-                asked=f"an axis fitted on some of {cloud.n_units} {cloud.unit}s and cut in others",
-                found=f"fewer than {MIN_HALVES} leave none to fit on or none to run",
-                fix="Give more (--n-pool); the statistics want two hundred or more.",
-            )
-        first = np.unique(cloud.prompts, return_index=True)[1]
-        chosen = chosen_clusters(cloud.units[first], n_prompts, seed, most=cloud.n_units // 2)
-        is_run = np.isin(cloud.units, chosen)
-        return cls(cloud, np.flatnonzero(~is_run), np.unique(cloud.prompts[is_run]), np.flatnonzero(is_run))
+        """Whole clusters, at most half of them, are run."""
+        prompts, first = np.unique(cloud.prompts, return_index=True)
+        clusters = cloud.units[first]
+        chosen = chosen_clusters(clusters, n_prompts, seed, most=cloud.n_units // 2)
+        rows, run = np.isin(cloud.units, chosen), np.isin(clusters, chosen)
+        return cls(cloud, np.flatnonzero(~rows), prompts[run], np.flatnonzero(rows), clusters[run])
 
     @cached_property
     def sought(self) -> Float[np.ndarray, " all"]:
@@ -66,12 +60,6 @@ class Split:
 
     def points(self, layer: int) -> Float[np.ndarray, "all feature"]:
         return self.cloud.points[layer].astype(np.float64)
-
-    @property
-    def clusters(self) -> Num[np.ndarray, " prompt"]:
-        """What every prompt that is run is resampled with."""
-        first = np.unique(self.cloud.prompts[self.run_rows], return_index=True)[1]
-        return self.cloud.units[self.run_rows][first]
 
 
 @dataclass(frozen=True)

@@ -15,16 +15,20 @@ or none is loud enough) k dimensions are removed at once; where no k up to 10 wi
 data, with the dose scaled until the norm of the change is equal. Which of the three it was is said.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 import numpy as np
 from jaxtyping import Float
 
 from interp.errors import PromptError
 
+from ..programs.swaps import Directions
 from .axis import Axis
+
+HOW = ("direction", "subspace", "dose", "refit")
+"""How controls are made: random ones in three ways, or fitted as the axis was."""
 
 TOLERANCE = 0.1
 MOST_DIMENSIONS = 10
@@ -70,30 +74,37 @@ class Edited:
 
 
 @dataclass(frozen=True)
-class Matched:
-    """`frames` that read coordinates and `displacements` along which these move, equal where a frame is orthonormal.
+class Cut(Directions):
+    """What is taken out at one layer: this dose of the coordinates that are read.
 
-    `dose` is that of each control and `ratio` what it takes out over what the axis does. `how`: a `refit`, or of random
-    ones `direction`, `subspace` or `dose`; `alike`: mean squared cosine between two of them (1: all the same).
+    `facts` are known of a control before it is run: its `dose`, the `ratio` of what it takes out to what the axis does,
+    and `matching`: the number of `HOW` it was made, of dimensions, how alike controls are (1: the same), and of draws
+    that were rejected.
     """
 
-    frames: Float[np.ndarray, "control axis feature"]
-    displacements: Float[np.ndarray, "control axis feature"]
-    dose: Float[np.ndarray, " control"]
-    ratio: Float[np.ndarray, " control"]
-    how: Literal["direction", "subspace", "dose", "refit"]
-    alike: float
-    n_rejected: int
+    dose: float = 1.0
+    facts: Mapping[str, Any] = field(default_factory=dict)
 
 
-def refitted_controls(edited: Edited, axis: Axis, refits: Sequence[Axis]) -> Matched:
+def _cuts(
+    frames: Float[np.ndarray, "control axis feature"], moved: Float[np.ndarray, "control axis feature"],
+    dose: Float[np.ndarray, " control"], ratio: Float[np.ndarray, " control"], how: str, n_rejected: int,
+) -> list[Cut]:  # fmt: skip
+    matching = np.array([HOW.index(how), frames.shape[1], alikeness(frames), n_rejected])
+    return [
+        Cut(frame, along, float(d), {"ratio": r, "dose": d, "matching": matching})
+        for frame, along, d, r in zip(frames, moved, dose, ratio, strict=True)
+    ]
+
+
+def refitted_controls(edited: Edited, axis: Axis, refits: Sequence[Axis]) -> list[Cut]:
     """Axes fitted to permuted entropies, each at the dose at which it takes out what the axis does."""
     target = edited.removed(axis)
     taken = np.array([edited.removed(refit) for refit in refits])
     _refuse_still(target, taken.min(), "an axis fitted to permuted entropies does not vary at the scored positions")
     frames = np.array([refit.covector for refit in refits])[:, None]
     moved = np.array([refit.displacement for refit in refits])[:, None]
-    return Matched(frames, moved, np.sqrt(target / taken), np.ones(len(refits)), "refit", alikeness(frames), 0)
+    return _cuts(frames, moved, np.sqrt(target / taken), np.ones(len(refits)), "refit", 0)
 
 
 def _refuse_still(target: float, beside: float, found: str) -> None:
@@ -109,7 +120,7 @@ def _refuse_still(target: float, beside: float, found: str) -> None:
     )
 
 
-def random_controls(edited: Edited, axis: Axis, n: int, rng: np.random.Generator) -> Matched:
+def random_controls(edited: Edited, axis: Axis, n: int, rng: np.random.Generator) -> list[Cut]:
     """`n` random controls for one axis at one layer, at right angles to it."""
     target = edited.removed(axis)
     values, vectors = _complement(edited, axis)
@@ -129,7 +140,7 @@ def random_controls(edited: Edited, axis: Axis, n: int, rng: np.random.Generator
         how, dose, n_rejected = "dose", np.sqrt(target / _captured(coordinates, values)), 0
     ratio = np.square(dose) * _captured(coordinates, values) / target
     frames = coordinates @ vectors.T
-    return Matched(frames, frames, dose, ratio, how, alikeness(coordinates), n_rejected)
+    return _cuts(frames, frames, dose, ratio, how, n_rejected)
 
 
 def alikeness(frames: Float[np.ndarray, "control axis feature"]) -> float:

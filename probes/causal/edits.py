@@ -15,7 +15,7 @@ to 0 (Paper III, section 4.5: takes out the mean too, and controls are matched i
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -26,13 +26,10 @@ from interp.edits import AblateHeads, KeepAxis, RemoveAxis, ReplaceCoordinates, 
 from interp.probe import Readout
 from interp.statistics.spectra import principal_axes
 
-from ..programs.swaps import Directions
 from .axis import Axis
-from .controls import Edited, random_controls, refitted_controls
+from .controls import Cut, Edited, random_controls, refitted_controls
 
 Fill = Literal["mean", "zero"]
-HOW = ("direction", "subspace", "dose", "refit")
-
 N_RANDOM = 40
 """Random directions beside controls that are fitted."""
 
@@ -80,17 +77,6 @@ def on_the_run(layers: tuple[int, ...], n_controls: int, has_heads: bool, is_ref
 
 
 @dataclass(frozen=True)
-class Cut(Directions):
-    """What is taken out at one layer: this dose of the coordinates that are read.
-
-    `facts` are known before it is run: how a control was matched.
-    """
-
-    dose: float = 1.0
-    facts: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
 class EditedLayer:
     """One edited layer: the mean of its edited rows, how far these spread along the axis, and the cut of every subject.
 
@@ -115,11 +101,8 @@ class EditedLayer:
         cuts = {"axis": Cut(axis.covector[None], axis.displacement[None]), "top": Cut(top)}
         cuts["matched_top"] = Cut(top, dose=edited.dose(top, axis))
         fitted = {"control": refitted_controls(edited, axis, refits), "random": random} if refits else {}
-        for kind, matched in (fitted or {"control": random}).items():
-            how = np.array([HOW.index(matched.how), matched.frames.shape[1], matched.alike, matched.n_rejected])
-            for i, (dose, ratio) in enumerate(zip(matched.dose, matched.ratio, strict=True)):
-                facts = {"ratio": ratio, "dose": dose, "matching": how}
-                cuts[f"{kind} {i}"] = Cut(matched.frames[i], matched.displacements[i], float(dose), facts)
+        for kind, controls in (fitted or {"control": random}).items():
+            cuts |= {f"{kind} {i}": cut for i, cut in enumerate(controls)}
         return cls(layer, edited.mean, float((rows @ axis.covector).std()), cuts)
 
 

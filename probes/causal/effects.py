@@ -2,8 +2,7 @@
 
 A readout of a condition is a ratio of sums over prompts (1 minus it for R²); its effect is edited minus unedited.
 
-    beyond  effect − mean of the controls: what the numbers are about, 0 where there is nothing
-    z       that over the standard deviation of the controls
+    beyond  effect − mean of the controls, and z in their standard deviations
     p       (1 + #{controls as far from the centre}) / (1 + controls), two-sided; the centre is the mean of the axis and
             all controls, so that under the null, where the axis is one more control, all are exchangeable. Of random
             controls there is none: an axis that follows the data is no random direction, whatever it is used for
@@ -28,7 +27,8 @@ from interp.statistics.resampling import bootstrap_weights
 from interp.statistics.units import counted, resampled_unit
 
 from ..measures.sample_sizes import FEW_ROWS
-from .edits import BASELINE, HOW, REMOVED, Name
+from .controls import HOW
+from .edits import BASELINE, REMOVED, Name
 from .quantities import READOUTS
 
 SHARES = {"later_r2"}

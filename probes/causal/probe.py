@@ -1,15 +1,11 @@
 """Does the model use the entropy axis? The axis is removed, and so are directions that hold as much.
 
 The axis is fitted on some prompts and cut in others, at all positions (`at`), at one layer or several. Everything is
-read downstream of the cut, never in the edited tensor: how far the next-token prediction moves (KL, the primary
-readout) and its entropy with it, whether later layers still tell the entropy, and what it costs: distance from the
-exact posterior where there is one, surprise at ordinary text, calibration on evidence about a label.
+read downstream of the cut, never in the edited tensor: the primary readout is how far the next-token prediction moves
+(KL), `quantities.READOUTS` has the others.
 
-A cut does something in any direction. So the same is done to axes fitted by the same procedure to entropies that were
-permuted between prompts, at a dose that takes out as much at the scored positions (`controls`), and the axis is ranked
-among them; to random directions of equal variance; and to the ten loudest directions at once (removed, and changed as
-much as the axis' removal does) and to whole head outputs, which show what an edit can do here.
-The first principal axis does not depend on the entropies: its controls are random directions, and it has no p.
+A cut does something in any direction. So the axis is ranked among matched controls (`controls`), and compared with
+random directions and positive controls (`edits`), which show what an edit can do here.
 
 Sources: Paper III (arXiv 2512.23752), sections 4.5, 6.2 and 7.1, whose comparison reads the edited tensor itself, where
 removing a coordinate removes its correlation by algebra, and whose random directions are not matched; for removal
@@ -27,7 +23,7 @@ from interp.capture import Capture, ModelInfo
 from interp.errors import UsageError
 from interp.findings import Findings, Scalar
 from interp.need import Need
-from interp.probe import ADDED, Condition, Figure, Planned, Probe, Readout, Sentences
+from interp.probe import ADDED, Condition, Planned, Probe, Readout, Sentences
 from interp.prompt import PromptSet
 from interp.statistics.estimates import Estimates
 from interp.statistics.quantities import Quantities
@@ -45,6 +41,7 @@ from ..programs.swaps import STREAM, Directions, Swaps, is_swap, planned_swaps, 
 from .axis import Axis, Kind, Split, after_removal, fit_axes, held_out, refit_axes, saved
 from .edits import BASELINE, EditedLayer, Fill, Intervention, Name, compared, on_the_run
 from .effects import Effects, described, estimates
+from .figures import causal_figures
 from .prompt_sample import PromptSample, rows_of
 from .quantities import QUANTITIES
 from .read import KL, LOSS, OUTCOME, SIZE, Later, Reader, read_labels, read_text, relative_axis
@@ -208,10 +205,7 @@ class Causal(Probe):
                    *notes(effects, tables.get("matching"), target.many)),
         )  # fmt: skip
 
-    def figures(self, findings: Findings) -> tuple[Figure, ...]:
-        from .figures import causal_figures
-
-        return causal_figures(findings)
+    figures = staticmethod(causal_figures)
 
     def _on_the_run(self, base: Capture, split: Split, intervention: Intervention) -> Iterable[Condition]:
         """Every condition, on the prompts that the axis was not fitted on."""

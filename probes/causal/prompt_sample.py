@@ -70,8 +70,5 @@ def keys(numbers: Int[np.ndarray, " name"], seed: int) -> UInt64[np.ndarray, " n
 
 def rows_of(reduced: Mapping[str, np.ndarray], layer: int, prompts: Int[np.ndarray, " chosen"]) -> np.ndarray:
     """The kept rows of some prompts at one layer, heads laid end to end, in float64."""
-    mine = np.isin(reduced["prompt"][layer], prompts)
-    if not np.isin(prompts, reduced["prompt"][layer]).all():
-        raise ValueError("rows are wanted of prompts that were not kept")
-    rows = reduced["rows"][layer][mine]
+    rows = reduced["rows"][layer][np.isin(reduced["prompt"][layer], prompts)]
     return rows.reshape(len(rows), -1).astype(np.float64)

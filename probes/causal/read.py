@@ -1,17 +1,9 @@
 """What is kept of the model under one condition: sums over each prompt, downstream of the edit.
 
-Every readout is a ratio of sums over prompts, so that prompts can be resampled: an array by its name holds the sum of
-each prompt, `<name>.of` what it is divided by; `cluster` is what each prompt is resampled with.
-
-    kl               KL(unedited ‖ edited) of the next token
-    entropy_change   edited − unedited entropy of the next token;  entropy_moved  its size
-    posterior_kl     KL(exact posterior ‖ edited prediction among the outcomes);  entropy_error  |H − H_exact|
-    loss             surprise at the tokens of the text
-    later_r2         errors of the unedited entropy when ridge is refitted to later layers under the edit, each fifth of
-                     the prompts told from the others (1 − ratio is R²)
-    later_axis       |cos| of that ridge axis, refitted to all prompts, with the one of the unedited model
-    logits           change of the logits over the vocabulary (a sample of tokens), from `log_p` of the baseline
-    slope            of the model's log-odds on the exact ones, intercepts of the unedited prompts' word pairs
+Every readout (`quantities.READOUTS`) is a ratio of sums over prompts, so that prompts can be resampled: an array by its
+name holds the sum of each prompt, `<name>.of` what it is divided by; `cluster` is what each prompt is resampled with.
+`later_r2` holds errors of ridge refitted to later layers under the edit, each fifth of the prompts predicted from the
+others (1 − ratio is R²); `log_p` a sample of rows and tokens, for the change of the logits.
 """
 
 from collections.abc import Mapping
@@ -29,12 +21,11 @@ from interp.statistics.units import clusters_of
 
 from ..measures.answers import Answers
 from ..measures.calibration import Slopes
+from ..measures.halves import Groups
+from ..measures.harm import CHANGED as KL
+from ..measures.harm import LOSS, OUTCOME, SIZE
 
-KL = Need("next_kl")
-SIZE = Need("edit_size")
 LOG_P = Need("next_log_prob")
-OUTCOME = Need("outcome_log_prob")
-LOSS = Need("next_loss", at="followed")
 
 N_FOLDS = 5
 N_TOKENS = 32
@@ -96,8 +87,7 @@ class Reader:
         found = by_prompt(prompt, {"kl": under[KL], "entropy_change": moved, "entropy_moved": np.abs(moved)})
         if OUTCOME in self.also:
             answers = Answers.of(under, OUTCOME)
-            error = np.abs(answers.entropy_model - answers.entropy_exact)
-            found |= by_prompt(prompt, {"posterior_kl": answers.kl, "entropy_error": error})
+            found |= by_prompt(prompt, {"posterior_kl": answers.kl, "entropy_error": answers.entropy_error})
         if LOSS in self.also:
             followed = np.asarray(under.rows_at(LOSS.at)["prompt"])
             found |= by_prompt(followed, {"loss": under[LOSS]}, int(prompt.max()) + 1)
@@ -109,7 +99,6 @@ class Reader:
 
 
 def _spread(n: int, most: int) -> Int[np.ndarray, " chosen"]:
-    """So many of n numbers at most, at equal distances."""
     return np.unique(np.linspace(0, n - 1, most).round().astype(int))
 
 
@@ -123,9 +112,7 @@ def read_labels(under: Capture) -> Readout:
     found = by_prompt(prompt, {"sula_kl": answers.kl, "kl": kl})
     slopes = Slopes(answers)
     if slopes.is_pair:
-        x = slopes.x.copy()
-        for group in np.unique(slopes.groups):
-            x[slopes.groups == group] -= x[slopes.groups == group].mean()
+        x = Groups.of(slopes.groups).centred(slopes.x[:, None])[:, 0]
         found |= {"slope": x * slopes.y, "slope.of": x * x}
     return found | sizes(under) | {"cluster": clusters_of(under.rows)[main]}
 
@@ -139,7 +126,6 @@ def read_text(under: Capture) -> Readout:
 
 
 def _clusters(under: Capture) -> Int[np.ndarray, " prompt"]:
-    """The cluster of every prompt."""
     first = np.unique(under.rows["prompt"], return_index=True)[1]
     return clusters_of(under.rows)[first]
 

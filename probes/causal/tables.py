@@ -12,7 +12,8 @@ from interp.statistics.estimates import Estimates
 from interp.table import Table
 
 from ..measures.target import Target
-from .edits import BASELINE, HOW, Name
+from .controls import HOW
+from .edits import BASELINE, Name
 from .effects import Effects, baseline_of, controls_of, logit_change, measured_ratio, readings
 from .quantities import QUANTITIES, READOUTS
 

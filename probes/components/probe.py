@@ -22,7 +22,7 @@ from interp.capture import Capture
 from interp.findings import ALPHA, Findings
 from interp.information import cross_entropy_bits, entropy_bits
 from interp.need import Need
-from interp.probe import ADDED, Figure, Probe, Readout, Sentences
+from interp.probe import ADDED, Probe, Readout, Sentences
 from interp.reductions import NarrowRows
 from interp.statistics.correlation import unit_ranks
 from interp.statistics.cosines import largest_deviation_p
@@ -139,8 +139,7 @@ class Components(Probe):
             tables["experts_by_layer"] = quantities.table({"layer": np.array(layers), **defined}, BY_EXPERTS)
         return quantities.findings(self.name, quantities.scalars(found), tables, notes=self._notes(drawn, shares))
 
-    def figures(self, findings: Findings) -> tuple[Figure, ...]:
-        return component_figures(findings)
+    figures = staticmethod(component_figures)
 
     def _notes(self, drawn: Capture, shares: FinalShares) -> tuple[str, ...]:
         notes = [

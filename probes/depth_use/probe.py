@@ -7,8 +7,7 @@ bijection shown twice leave the exact posterior unchanged. Error against depth w
 same questions, shows whether copies can replace layers.
 
 Bypassing the last layers equals the logit lens at that depth (as in `components`, for the original sequences), or
-another lens that the model is read through. The output head was trained for the last depth, so errors at smaller depths
-are upper bounds; `belief` has a fitted readout.
+another lens that the model is read through; `belief` has a fitted readout.
 
 Source: the claim of more rounds of elimination, Paper III (arXiv 2512.23752), discussion.
 """
@@ -23,7 +22,7 @@ from interp.capture import Capture, ModelInfo
 from interp.edits import BypassLayer
 from interp.findings import Findings
 from interp.need import Need
-from interp.probe import Condition, Figure, Planned, Probe, Readout, Sentences
+from interp.probe import Condition, Planned, Probe, Readout, Sentences
 from interp.prompting.tunnel_sequences import copied_name
 from interp.statistics.estimates import Estimates
 from interp.statistics.quantities import Quantities, Quantity
@@ -35,9 +34,8 @@ from ..measures.harm import (
     SIZE,
     Scores,
     choose_prompts,
-    default_n_prompts,
     measures_of,
-    needs_of,
+    n_tried,
     needs_where,
     other_units,
     read_scores,
@@ -45,6 +43,7 @@ from ..measures.harm import (
 )
 from ..measures.prompt_effects import harm_estimates
 from ..measures.sign_flips import flipped_means
+from .figures import depth_figures
 
 _DIVERGENCE = "a divergence from the unedited prediction: 0 without an edit, never below"
 _NOTHING_TRIED = Estimates.undefined(
@@ -112,7 +111,8 @@ class DepthUse(Probe):
     def conditions(self, base: Capture) -> Iterable[Condition]:
         self.refuse_fields(base.model.n_layers)
         n_layers = base.model.n_layers
-        needs = tuple(need for need in needs_of(base.prompts) if need != SIZE)  # blocks that are cut need not run
+        is_exact = base.posterior is not None
+        needs = tuple(need for need in needs_where(is_exact) if need != SIZE)  # blocks that are cut need not run
         chosen = choose_prompts(base, self.n_prompts, self.seed)
         for copies in (0, *self._copies(base)):
             on: dict[str, Any] = {"prompts": chosen}
@@ -125,7 +125,7 @@ class DepthUse(Probe):
 
     def planned(self, info: ModelInfo, n_prompts: int, *, is_text: bool) -> Iterable[Planned]:
         """Every depth of every number of copies, where copies are asked for and sequences may be copied."""
-        n = min(n_prompts, default_n_prompts(not is_text) if self.n_prompts is None else self.n_prompts)
+        n = min(n_prompts, n_tried(self.n_prompts, not is_text))
         n_times = 1 if is_text or self.copies == 1 else 1 + self.copies
         yield from (Planned(n_times, n, depth, needs_where(not is_text)) for depth in range(info.n_layers))
 
@@ -152,10 +152,7 @@ class DepthUse(Probe):
             self.name, scalars, {"by_depth": table}, notes=self._notes(base, scores[0], copies)
         )  # fmt: skip
 
-    def figures(self, findings: Findings) -> tuple[Figure, ...]:
-        from .figures import depth_figures
-
-        return depth_figures(findings)
+    figures = staticmethod(depth_figures)
 
     def refuse_fields(self, n_layers: int | None) -> None:
         least = {"copies": 1, "n_prompts": 2, "n_permutations": 19, "n_bootstrap": 20}

@@ -23,26 +23,17 @@ NOTHING_TRIED = Estimates.undefined(
 )
 
 
-def top_head_estimates(scores: Scores, choice: Choice, found: TopHead, how: How, measure: str) -> dict[str, Estimates]:
-    """Ratio to the second, and share of all harm."""
-    words, units = _top_in_words(choice, found, how, measure), scores.units
-    numbers = {"ratio": _ratio(found, units), "share": _share(found, choice, how)}
-    return {name: units.about(of, top=words) for name, of in numbers.items()}
-
-
-def top_layer(scores: Scores, choice: Choice, found: TopHead, measure: str) -> Estimates:
-    """The layer of the most harmful head by the primary ablation."""
-    plan, how = choice.plan, choice.plan.how[0]
-    layer = Estimates(np.array([float(choice.measured(how)[found.top] // plan.n_heads)]))
-    return scores.units.about(layer, top=_top_in_words(choice, found, how, measure))
-
-
-def _top_in_words(choice: Choice, found: TopHead, how: How, measure: str) -> str:
-    """Which head does most harm and which is second, how they were ablated and what was measured."""
-    plan, heads = choice.plan, choice.measured(how)
-    top, second = _named(plan, int(heads[found.top])), _named(plan, int(heads[found.second]))
-    beside = f"{how} ablation; the second is {second}; the error is the {MEANINGS[measure]}"
-    return f"{top} ({beside}){choice.in_words(how)}"
+def top_head_estimates(
+    scores: Scores, choice: Choice, found: TopHead, how: How, measure: str
+) -> tuple[Estimates, Estimates, Estimates]:
+    """Of the most harmful head its ratio to the second, its share of all harm, and its layer."""
+    plan, units = choice.plan, scores.units
+    top, second = (int(choice.measured(how)[head]) for head in (found.top, found.second))
+    beside = f"{how} ablation; the second is {_named(plan, second)}; the error is the {MEANINGS[measure]}"
+    words = f"{_named(plan, top)} ({beside}){choice.in_words(how)}"
+    layer = Estimates(np.array([float(top // plan.n_heads)]))
+    ratio, share = _ratio(found, units), _share(found, choice, how)
+    return units.about(ratio, top=words), units.about(share, top=words), units.about(layer, top=words)
 
 
 def _named(plan: Plan, head: int) -> str:

@@ -10,8 +10,7 @@ Heads repair one another: a head without effect of its own may be needed once an
 are removed beside the sum of their members' effects, and the most harmful ones together, ranked on one half of the
 prompts and tested on the other. Formulas, nulls and failure modes are in docs/reference/probes.
 
-In a model of many heads single ones are first screened by gradients, and ablated where the screen ranks them highest,
-beside a random sample that says how far it can be trusted (`screen`, see `choice`).
+In a model of many heads single ones are first screened by gradients (`choice`).
 
 Source: Paper I (arXiv 2512.22471), head ablation and layer bypass on wind tunnels.
 """
@@ -26,7 +25,7 @@ from interp.capture import Capture, ModelInfo
 from interp.errors import PromptError, UsageError
 from interp.findings import Findings
 from interp.need import Need
-from interp.probe import Condition, Figure, Planned, Probe, Readout, Screen, Sentences
+from interp.probe import Condition, Planned, Probe, Readout, Screen, Sentences
 from interp.statistics.estimates import Estimates
 from interp.statistics.quantities import Quantities
 from interp.statistics.resampling import bootstrap_weights
@@ -39,10 +38,8 @@ from ..measures.harm import (
     Scores,
     choose_prompts,
     chosen_measure,
-    default_n_prompts,
-    error_of,
     measures_of,
-    needs_of,
+    n_tried,
     needs_where,
     read_scores,
     units_of,
@@ -59,8 +56,8 @@ from .estimates import (
     missed,
     top_effect,
     top_head_estimates,
-    top_layer,
 )
+from .figures import heads_figures
 from .quantities import QUANTITIES
 from .tables import by_draw, by_head_table, by_layer_table, sets_table
 
@@ -153,8 +150,7 @@ class Heads(Probe):
         """
         self.refuse_fields(info.n_layers)
         plan = self._plan(info)
-        n = min(n_prompts, default_n_prompts(not is_text) if self.n_prompts is None else self.n_prompts)
-        needs = needs_where(not is_text)
+        n, needs = min(n_prompts, n_tried(self.n_prompts, not is_text)), needs_where(not is_text)
         if plan.is_screened:
             yield Planned(2 + self.n_draws + (self.measure not in ("auto", "next_kl") or not is_text), n, 0, needs)
         yield from (Planned(count, n, layer, needs) for layer, count in plan.counted().items())
@@ -183,7 +179,7 @@ class Heads(Probe):
         yield from self._conditions(base, plan.cumulative(order))
 
     def _conditions(self, base: Capture, edits: Iterable[Named]) -> Iterable[Condition]:
-        needs, chosen = needs_of(base.prompts), self._chosen(base)
+        needs, chosen = needs_where(base.posterior is not None), self._chosen(base)
         return (Condition(name, edit, needs, read_scores, chosen) for name, edit in edits)
 
     def analyse(self, base: Capture, under: Mapping[str, Readout]) -> Findings:
@@ -191,9 +187,8 @@ class Heads(Probe):
         if UNEDITED not in under:
             return QUANTITIES.findings(self.name, QUANTITIES.scalars({"top_head_ratio": NOTHING_TRIED}), {})
         plan, scores = self._plan(base.model), self._scores(base, under)
-        primary, error = chosen_measure(self.measure, base.prompts), error_of(base.prompts)
-        choice = Choice.of(plan, under, primary)
-        measures = measures_of(base.prompts)
+        primary, measures = chosen_measure(self.measure, base.prompts), measures_of(base.prompts)
+        choice, error = Choice.of(plan, under, primary), measures[1]
         found = {measure: scores.units.estimates(scores.baseline(measure)) for measure in measures if measure in SIGNED}
         for measure in found.copy():  # that of the paper without an ending
             ending = "" if measure == error else f"_{measure}"
@@ -210,10 +205,7 @@ class Heads(Probe):
             tables["sets"] = sets_table(scores, choice, primary, self._held_out(scores))
         return QUANTITIES.findings(self.name, QUANTITIES.scalars(found), tables, notes=notes)
 
-    def figures(self, findings: Findings) -> tuple[Figure, ...]:
-        from .figures import heads_figures
-
-        return heads_figures(findings)
+    figures = staticmethod(heads_figures)
 
     def _heads(self, scores: Scores, choice: Choice, primary: str, error: str) -> dict[str, Estimates]:
         """The primary ablation by both measures, and the other ablations by the primary one."""
@@ -226,10 +218,10 @@ class Heads(Probe):
         for suffix, (how, measure) in asked.items():
             effects = by_draw(scores, choice, how, measure).mean(axis=0)
             top = top_head(effects, scores.units, scores.signs, stands_for if choice.is_primary(how) else 1.0)
-            named = top_head_estimates(scores, choice, top, how, measure)
-            found |= {f"top_head_{name}{suffix}": of for name, of in named.items()}
+            ratio, share, layer = top_head_estimates(scores, choice, top, how, measure)
+            found |= {f"top_head_ratio{suffix}": ratio, f"top_head_share{suffix}": share}
             if not suffix:
-                found["top_head_layer"] = top_layer(scores, choice, top, measure)
+                found["top_head_layer"] = layer
                 found["top_head_effect"] = top_effect(scores, choice, top, effects, measure)
                 if plan.is_screened:
                     sample, rng = np.arange(len(plan.sample)), np.random.default_rng([self.seed, 11])

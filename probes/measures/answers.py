@@ -152,6 +152,10 @@ class Answers:
         return steady(entropy_bits(self.posterior).round(12))
 
     @cached_property
+    def entropy_error(self) -> Float[np.ndarray, " row"]:
+        return np.abs(self.entropy_model - self.entropy_exact)
+
+    @cached_property
     def kl(self) -> Float[np.ndarray, " row"]:
         """KL(posterior ‖ model) among the outcomes, in bits."""
         return self.kl_from(self.posterior)

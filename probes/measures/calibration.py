@@ -26,6 +26,7 @@ from interp.statistics.ratio import ratio
 from interp.statistics.resampling import bootstrap_weights
 
 from .answers import Answers
+from .halves import Groups
 from .permutations import permutations_within
 from .target import steady
 
@@ -187,12 +188,8 @@ class Slopes:
 
 def kl_of_best_single(answers: Answers) -> Float[np.ndarray, " row"]:
     """KL(p ‖ mean p) of every row, the mean over rows with the same outcomes: the best that knows no evidence."""
-    found = np.zeros(len(answers))
-    for group in np.unique(answers.groups):
-        mine = answers.groups == group
-        p = answers.posterior[mine]
-        found[mine] = kl_bits(p, np.broadcast_to(p.mean(axis=0), p.shape))
-    return found
+    groups = Groups.of(answers.groups)
+    return kl_bits(answers.posterior, (groups.mean @ answers.posterior)[groups.code])
 
 
 def _from_row_mean(log: np.ndarray, possible: np.ndarray) -> np.ndarray:

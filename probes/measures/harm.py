@@ -43,19 +43,12 @@ SIGNED = ("posterior_kl", "entropy_error", "loss")
 """Measures that an edit may also improve."""
 
 
-def is_exact(prompts: PromptSet) -> bool:
-    """Whether the exact posterior of these prompts is known."""
-    return prompts.posterior is not None
-
-
 def measures_of(prompts: PromptSet) -> tuple[str, ...]:
-    """What can be measured on these prompts: the primary one first, then the one that the paper reports."""
-    return ("posterior_kl", "entropy_error", "next_kl") if is_exact(prompts) else ("next_kl", "loss")
+    """What can be measured on these prompts: the primary one, then the error that ratios are taken of.
 
-
-def error_of(prompts: PromptSet) -> str:
-    """The error that ratios are taken of: it is above 0 without an edit."""
-    return "entropy_error" if is_exact(prompts) else "loss"
+    That error is above 0 without an edit.
+    """
+    return ("next_kl", "loss") if prompts.posterior is None else ("posterior_kl", "entropy_error", "next_kl")
 
 
 def chosen_measure(asked: str, prompts: PromptSet) -> str:
@@ -64,17 +57,13 @@ def chosen_measure(asked: str, prompts: PromptSet) -> str:
     if asked == "auto":
         return known[0]
     if asked not in known:
-        what = "carry" if is_exact(prompts) else "carry no"
+        what = "carry no" if prompts.posterior is None else "carry"
         raise UsageError(
             asked=f"heads.measure = {asked!r} on {prompts.name}",
             found=f"these prompts {what} exact posterior",
             fix=f"Choose auto or one of {', '.join(known)}.",
         )
     return asked
-
-
-def needs_of(prompts: PromptSet) -> tuple[Need, ...]:
-    return needs_where(is_exact(prompts))
 
 
 def needs_where(is_exact: bool) -> tuple[Need, ...]:
@@ -87,10 +76,10 @@ def read_scores(capture: Capture) -> Readout:
     n = len(capture.prompts)
     prompt = capture.rows["prompt"]
     found = {"next_kl": _by_prompt(capture[CHANGED], prompt, n)}
-    if is_exact(capture.prompts):
+    if capture.posterior is not None:
         answers = Answers.of(capture, OUTCOME)
         found["posterior_kl"] = _by_prompt(answers.kl, prompt, n)
-        found["entropy_error"] = _by_prompt(np.abs(answers.entropy_model - answers.entropy_exact), prompt, n)
+        found["entropy_error"] = _by_prompt(answers.entropy_error, prompt, n)
     else:
         found["loss"] = _by_prompt(capture[LOSS], capture.rows_at(LOSS.at)["prompt"], n)
     sizes = capture.reduced(SIZE).get("rows") if SIZE in capture.arrays else None
@@ -105,9 +94,9 @@ def _by_prompt(values: np.ndarray, prompt: np.ndarray, n: int) -> Float[np.ndarr
     return ratio(np.bincount(prompt, weights=np.asarray(values, dtype=np.float64), minlength=n), count)
 
 
-def default_n_prompts(are_sequences: bool) -> int:
-    """How many prompts edits are tried on where the user does not say."""
-    return 200 if are_sequences else 40
+def n_tried(asked: int | None, are_sequences: bool) -> int:
+    """How many prompts edits are tried on at most: as asked, else 200 sequences or 40 texts."""
+    return (200 if are_sequences else 40) if asked is None else asked
 
 
 def choose_prompts(base: Capture, n_prompts: int | None, seed: int) -> np.ndarray:
@@ -121,7 +110,7 @@ def choose_prompts(base: Capture, n_prompts: int | None, seed: int) -> np.ndarra
         condition = np.asarray(rows["condition"]).astype(str)
         usable = usable & (condition == MAIN) if MAIN in condition else usable
     prompts, first = np.unique(rows["prompt"][usable], return_index=True)
-    n = default_n_prompts(base.prompts.unit == "sequence") if n_prompts is None else n_prompts
+    n = n_tried(n_prompts, base.prompts.unit == "sequence")
     if len(prompts) <= n:
         return prompts
     rng = np.random.default_rng([seed, 3])

@@ -51,13 +51,6 @@ def column_measures(
     return np.array([cosine_measures(np.swapaxes(layer, -1, -2)) for layer in weights])
 
 
-def shuffled_columns(
-    weights: Float[np.ndarray, "layer kv_head d_model d_head"], rng: np.random.Generator
-) -> Float[np.ndarray, "layer kv_head measure"]:
-    """`MEASURES` after the entries of every column were put in random order: its values stay, not its direction."""
-    return np.array([cosine_measures(rng.permuted(np.swapaxes(layer, -1, -2), axis=-1)) for layer in weights])
-
-
 def over_heads(
     measured: Float[np.ndarray, "layer head entry"], references: Mapping[str, Reference], n_independent: int
 ) -> tuple[dict[str, Estimates], dict[str, Estimates]]:
@@ -131,11 +124,12 @@ def _rotated_heads(
 
     Turning and centring commute and lengths stay, so directions are taken once; float32 is enough for chance.
     """
-    directions = [np.swapaxes(_directions(x), 1, 2) for x in (keys, centred_heads(keys))]
+    both = (directions(x).astype(np.float32) for x in (keys, centred_heads(keys)))
+    by_head_first = [np.swapaxes(x, 1, 2) for x in both]
     n_heads = keys.shape[2]
     draws = np.empty((len(rotations), len(keys), len(MEASURES)))
     for draw, rotation in enumerate(rotations.astype(np.float32)):
-        for i, by_head in enumerate(directions):
+        for i, by_head in enumerate(by_head_first):
             turned = np.swapaxes(by_head @ rotation, 1, 2)
             cosine = turned @ np.swapaxes(turned, -1, -2)
             cosine[..., range(n_heads), range(n_heads)] = 0.0
@@ -144,8 +138,7 @@ def _rotated_heads(
     return draws
 
 
-def _directions(vectors: Num[np.ndarray, "*batch d_head"]) -> Float[np.ndarray, "*batch d_head"]:
-    """Vectors of length one in float32; NaN for one without length."""
-    vectors = vectors.astype(np.float64)
-    length = np.linalg.norm(vectors, axis=-1, keepdims=True)
-    return np.divide(vectors, length, out=np.full_like(vectors, np.nan), where=length > 0).astype(np.float32)
+def directions(vectors: Num[np.ndarray, "*batch feature"]) -> Float[np.ndarray, "*batch feature"]:
+    """Vectors of length one; NaN for one without length."""
+    vectors = np.asarray(vectors, dtype=np.float64)
+    return ratio(vectors, np.linalg.norm(vectors, axis=-1, keepdims=True))

@@ -43,7 +43,7 @@ _MATRICES = {
 }  # fmt: skip
 
 
-def figures(findings: Findings) -> tuple[Figure, ...]:
+def orthogonality_figures(findings: Findings) -> tuple[Figure, ...]:
     """One figure for each definition that was measured, and the spectrum of W_QK."""
     drawn, tables = [], findings.tables
     for name, (title, reading) in _DEFINITIONS.items():

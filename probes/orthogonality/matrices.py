@@ -10,6 +10,7 @@ from interp.statistics.cosines import random_rotations
 from interp.statistics.ratio import ratio
 from interp.table import Table
 
+from ..measures.key_cosines import directions
 from ..measures.token_cosines import TokenSets
 from .quantities import QUANTITIES
 
@@ -60,7 +61,5 @@ def head_matrix(keys: Num[np.ndarray, "layer row kv_head feature"], seed: int) -
 
 def _cosines(vectors: Num[np.ndarray, "*set vector feature"]) -> Float[np.ndarray, "*set vector vector"]:
     """All cosines within each set; 0 for a vector without length."""
-    vectors = np.asarray(vectors, dtype=np.float64)
-    length = np.linalg.norm(vectors, axis=-1, keepdims=True)
-    unit = np.divide(vectors, length, out=np.zeros_like(vectors), where=length > 0)
+    unit = np.nan_to_num(directions(vectors))
     return unit @ np.swapaxes(unit, -1, -2)

@@ -17,7 +17,7 @@ import numpy as np
 from interp.capture import Capture
 from interp.findings import Findings
 from interp.need import Need
-from interp.probe import Figure, Probe, Readout, Sentences
+from interp.probe import Probe, Readout, Sentences
 from interp.statistics.cosines import expected_abs_cosine
 from interp.statistics.estimates import Estimates
 from interp.statistics.quantities import Quantities
@@ -26,7 +26,7 @@ from interp.system.threads import side_by_side
 from interp.table import Table
 
 from ..measures.cloud import Cloud, refuse_layer
-from ..measures.field_checks import refuse_too_few
+from ..measures.field_checks import refuse_too_few, refuse_unknown
 from ..measures.finite import finite
 from ..measures.geometry import count_distinct
 from ..measures.key_cosines import (
@@ -34,11 +34,11 @@ from ..measures.key_cosines import (
     gaussian_references,
     head_keys,
     over_heads,
-    shuffled_columns,
 )
 from ..measures.profiles import Part
 from ..measures.sample_sizes import FEW_POINTS, MIN_CLOUD
 from ..measures.token_cosines import TokenSets, no_token_sets, token_cosines
+from .figures import orthogonality_figures
 from .matrices import head_matrix, token_matrix
 from .quantities import QUANTITIES
 from .query_key import QueryKey
@@ -95,6 +95,7 @@ class Orthogonality(Probe):
         return tuple(_NEEDS) if self.definition == "all" else (self.definition,)
 
     def refuse_fields(self, n_layers: int | None) -> None:
+        refuse_unknown(self)
         refuse_too_few(self, {"n_tokens": 2, "n_null": 20, "n_bootstrap": 20}, "too few to compare anything with")
         if n_layers is not None:
             refuse_layer(self.layer, n_layers)
@@ -114,10 +115,7 @@ class Orthogonality(Probe):
             notes=tuple(note for part in found for note in part.notes), **alone,
         )  # fmt: skip
 
-    def figures(self, findings: Findings) -> tuple[Figure, ...]:
-        from .figures import figures
-
-        return figures(findings)
+    figures = staticmethod(orthogonality_figures)
 
     def _wk_columns(self, base: Capture) -> Part:
         rng = np.random.default_rng([self.seed, 1])
@@ -131,7 +129,7 @@ class Orthogonality(Probe):
         low, high = np.quantile(measured[..., 0], [0.1, 0.9], axis=1)
         columns = {
             "layer": np.arange(n_layers), **by_layer, **spectra, "abs_heads_low": low, "abs_heads_high": high,
-            "abs_shuffled": shuffled_columns(keys, rng)[..., 0].mean(axis=1),
+            "abs_shuffled": column_measures(rng.permuted(keys, axis=2))[..., 0].mean(axis=1),
         }  # fmt: skip
         caption = "Columns of W_K and spectrum of W_QK, layer by layer: mean over heads. Weights have no interval."
         found = {

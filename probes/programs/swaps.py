@@ -19,7 +19,7 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float, Int, Shaped
+from jaxtyping import Float, Int
 
 from interp.capture import Capture, Mechanism, ModelInfo
 from interp.edits import ReplaceCoordinates
@@ -162,18 +162,18 @@ class Swaps:
 
 @dataclass(frozen=True)
 class Swapped:
-    """What every swap did: share of answers as the program computes them, and share that are unchanged, by sequence.
+    """What one swap did: share of answers as the program computes them, and share that are unchanged, by sequence.
 
     `random` are the accuracies of random directions of the same number at the same depth.
     """
 
-    depth: Int[np.ndarray, " swap"]
-    directions: Shaped[np.ndarray, " swap"]
-    n_directions: Int[np.ndarray, " swap"]
-    by_unit: Float[np.ndarray, "swap unit"]
-    kept: Float[np.ndarray, "swap unit"]
-    should_move: Float[np.ndarray, " swap"]
-    random: Sequence[Float[np.ndarray, " _draw"]]
+    depth: int
+    directions: str
+    n_directions: int
+    by_unit: Float[np.ndarray, " unit"]
+    kept: Float[np.ndarray, " unit"]
+    should_move: float
+    random: Float[np.ndarray, " draw"]
 
 
 def planned_swaps(info: ModelInfo, n_prompts: int) -> Iterator[Planned]:
@@ -189,11 +189,11 @@ def is_swap(name: str) -> bool:
     return name.startswith(f"{_PREFIX}|")
 
 
-def swapped(base: Capture, under: Mapping[str, Readout], swaps: Swaps) -> Swapped:
+def swapped(base: Capture, under: Mapping[str, Readout], swaps: Swaps) -> list[Swapped]:
     """Every swap that was run, compared with the program."""
     assert base.posterior is not None, "a program knows its answers"
     shape = len(swaps.prompts), -1
-    read = {tuple(name.split("|")[1:]): under[name]["answer"].reshape(shape) for name in under if is_swap(name)}
+    read = {tuple(name.split("|")[1:]): under[name]["answer"].reshape(shape) for name in filter(is_swap, under)}
     own = np.asarray(base.posterior)[_rows_of(base, swaps.prompts)].argmax(axis=1).reshape(shape)
     tokens = {p: np.array(base.prompts.prompts[p].token_ids) for p in swaps.prompts.tolist()}
     mine, theirs = (np.array([tokens[p] for p in chosen.tolist()]) for chosen in (swaps.prompts, swaps.sources))
@@ -203,20 +203,17 @@ def swapped(base: Capture, under: Mapping[str, Readout], swaps: Swaps) -> Swappe
     def exact(variable: str, depth: int) -> np.ndarray:
         return swaps.mechanism.swapped(variable, depth, mine, theirs, scored)
 
-    keys = [key for key in read if not key[1].startswith(f"{RANDOM} ")]
-    random = [
-        np.array([(read[at, name, k] == exact(swaps.variable, int(depth))).mean(axis=1).mean()
-                  for at, name, k in read if at == depth and name.startswith(f"{RANDOM} {size} ")])
-        for depth, _, size in keys
-    ]  # fmt: skip
-    depths, directions, sizes = (np.array(of) for of in zip(*keys, strict=True)) if keys else [np.empty(0, str)] * 3
-    expected = [exact(_variable(name) or swaps.variable, int(depth)) for depth, name, _ in keys]
-    by_unit = [(read[key] == answers).mean(axis=1) for key, answers in zip(keys, expected, strict=True)]
-    return Swapped(
-        depths.astype(int), directions, sizes.astype(int), np.array(by_unit),
-        np.array([(read[key] == own).mean(axis=1) for key in keys]),
-        np.array([(answers != own).mean() for answers in expected]), random,
-    )  # fmt: skip
+    found = []
+    for (depth, name, size), answers in read.items():
+        if name.startswith(f"{RANDOM} "):
+            continue
+        expected, sought = (exact(of, int(depth)) for of in (_variable(name) or swaps.variable, swaps.variable))
+        drawn = [of for (at, other, _), of in read.items() if at == depth and other.startswith(f"{RANDOM} {size} ")]
+        found.append(Swapped(
+            int(depth), name, int(size), (answers == expected).mean(axis=1), (answers == own).mean(axis=1),
+            float((expected != own).mean()), np.array([(of == sought).mean() for of in drawn]),
+        ))  # fmt: skip
+    return found
 
 
 def program_findings(
@@ -235,8 +232,8 @@ def program_findings(
     if not any(map(is_swap, under)):
         return {}, undefined_swap("the model was not run under edits, or no direction could be fitted")
     found = swapped(base, under, swaps)
-    accuracy, depth = _accuracy(found, swaps.clusters, n_bootstrap), int(found.depth[0])
-    place = {str(found.directions[i]): int(i) for i in np.flatnonzero(found.depth == depth)}
+    accuracy, depth = _accuracy(found, swaps.clusters, n_bootstrap), found[0].depth
+    place = {swap.directions: i for i, swap in enumerate(found) if swap.depth == depth}
     asked = {name: (FOUND, directions) for directions, name in names.items()}
     asked["interchange_accuracy_stated"] = IS_STATED, STATED
     made = {
@@ -244,14 +241,13 @@ def program_findings(
         for name, (quantity, directions) in asked.items() if directions in place
     }  # fmt: skip
     others = {i: variable for directions, i in place.items() if (variable := _variable(directions))}
-    inert = [i for i, variable in others.items() if not swaps.mechanism.is_read(variable, depth)]
+    inert = [found[i].kept for i, variable in others.items() if not swaps.mechanism.is_read(variable, depth)]
     if inert:
-        kept = mean_estimates(found.kept[inert].mean(axis=0)[None], swaps.clusters, n_bootstrap, "sequence")
+        kept = mean_estimates(np.mean(inert, axis=0)[None], swaps.clusters, n_bootstrap, "sequence")
         made["inert_kept"] = INERT.filled(depth=str(depth)).scalar(kept)
-    columns = {
-        **{name: getattr(found, name) for name in ("depth", "directions", "n_directions", "should_move")},
-        "kept": found.kept.mean(axis=1), "accuracy": accuracy,
-    }  # fmt: skip
+    shown = ("depth", "directions", "n_directions", "should_move")
+    columns = {name: np.array([getattr(swap, name) for swap in found]) for name in shown}
+    columns |= {"kept": np.array([swap.kept.mean() for swap in found]), "accuracy": accuracy}
     return {"program_swaps": Quantities({"accuracy": FOUND}, _COLUMNS).table(columns, SWAPS)}, made
 
 
@@ -284,17 +280,18 @@ def mean_estimates(
     return Estimates(by_unit.mean(axis=1), np.array(bounds).T, about=about, words=words)
 
 
-def _accuracy(found: Swapped, clusters: Int[np.ndarray, " unit"], n_bootstrap: int) -> Estimates:
+def _accuracy(found: Sequence[Swapped], clusters: Int[np.ndarray, " unit"], n_bootstrap: int) -> Estimates:
     """Of every swap, compared with random directions of the same number, where there are such."""
     words = {
-        "depth": found.depth.astype(str).tolist(), "moved": [f"{share:.0%}" for share in found.should_move],
-        "n": [f"{n} direction{'s' * (n > 1)}" for n in found.n_directions.tolist()],
+        "depth": [str(swap.depth) for swap in found], "moved": [f"{swap.should_move:.0%}" for swap in found],
+        "n": [f"{swap.n_directions} direction{'s' * (swap.n_directions > 1)}" for swap in found],
     }  # fmt: skip
-    accuracy = mean_estimates(found.by_unit, clusters, n_bootstrap, "sequence", **words)
-    null, p = np.full((3, len(found.random)), np.nan), np.full(len(found.random), np.nan)
-    for i, draws in enumerate(found.random):
-        if len(draws):
-            by_chance = null_from_draws("", draws)
+    by_unit = np.array([swap.by_unit for swap in found])
+    accuracy = mean_estimates(by_unit, clusters, n_bootstrap, "sequence", **words)
+    null, p = np.full((3, len(found)), np.nan), np.full(len(found), np.nan)
+    for i, swap in enumerate(found):
+        if len(swap.random):
+            by_chance = null_from_draws("", swap.random)
             null[:, i] = by_chance.value, *by_chance.band
-            p[i] = (1 + (draws >= accuracy.value[i]).sum()) / (1 + len(draws))
+            p[i] = (1 + (swap.random >= accuracy.value[i]).sum()) / (1 + len(swap.random))
     return accuracy.against(null, p)

@@ -22,6 +22,7 @@ from scipy import special
 
 from interp.capture import Capture
 from interp.need import Need
+from interp.statistics.cosines import MEASURES, cosine_measures, expected_abs_cosine
 from interp.statistics.estimates import Estimates
 from interp.statistics.intervals import maximum_statistic_p, t_quantile
 from interp.statistics.jackknife import equal_groups, standard_error
@@ -53,11 +54,6 @@ class BoundKeys:
     def n_sequences(self) -> int:
         return int(self.sequence.max()) + 1
 
-    @property
-    def random_cosine(self) -> float:
-        """Mean |cos| of random directions of as many dimensions, √(2 / (π d)) to leading order."""
-        return float(np.sqrt(2 / (np.pi * self.keys.shape[2])))
-
 
 @dataclass(frozen=True)
 class Binding:
@@ -79,10 +75,11 @@ def binding_findings(capture: Capture, n_permutations: int, rng: np.random.Gener
         return Part(notes=(f"binding is undefined: {bound}.",))
     binding = measure_binding(bound, n_permutations, rng)
     best, n = [int(np.nanargmax(binding.explained))], bound.n_sequences
+    random = f"{expected_abs_cosine(bound.keys.shape[2]):.3f}"
     known = {
         "about": {"n": n, "n_unit": "sequence", **too_few(n, FEW_UNITS)},
         "words": {"layer": str(best[0]), "n_groups": str(binding.n_groups), "width": str(bound.keys.shape[2]),
-                  "random": f"{bound.random_cosine:.3f}"},
+                  "random": random},
     }  # fmt: skip
     explained = Estimates(binding.explained, binding.interval, **known)
     cosine = Estimates(binding.cosine, **known).permuted(binding.permuted_cosine, asks="nothing")
@@ -95,7 +92,7 @@ def binding_findings(capture: Capture, n_permutations: int, rng: np.random.Gener
     }
     caption = (
         "Share of key variance at value positions explained by the previous token, |cos| between the mean keys after "
-        f"different tokens (random vectors: {bound.random_cosine:.3f}), and the largest attention of a head on it."
+        f"different tokens (random vectors: {random}), and the largest attention of a head on it."
     )
     note = (
         f"Binding is measured at {len(bound.bound)} value positions of {n} sequences, keys before rotary embedding, "
@@ -151,17 +148,8 @@ def _statistics(
         n = member.sum(axis=1)
         means = (member @ centred) / n[:, None]
         between = (np.square(means).sum(axis=2) * n).sum(axis=1)
-        found.append((ratio(between, total), [mean_cosine(of_layer) for of_layer in means + mean]))
+        found.append((ratio(between, total), cosine_measures(means + mean)[..., MEASURES.index("abs")]))
     return np.moveaxis(np.array(found), 1, 0)
-
-
-def mean_cosine(vectors: Float[np.ndarray, "vector feature"]) -> float:
-    """Mean |cos| over pairs of vectors; NaN where one of them is zero."""
-    length = np.linalg.norm(vectors, axis=1)
-    if not length.all():
-        return float("nan")
-    cosine = np.abs(vectors @ vectors.T) / np.outer(length, length)
-    return float(cosine[np.triu_indices(len(vectors), 1)].mean())
 
 
 def _renamed(bound: BoundKeys, rng: np.random.Generator) -> Int[np.ndarray, " row"]:

@@ -32,6 +32,9 @@ from ..measures.profiles import Part, head_columns
 from .quantities import QUANTITIES
 
 WHOLE_ROWS = Need("pattern_log_weight")
+STATISTICS = ("posterior_kl", "feasible_mass")
+"""What is measured, in the order of the axis `statistic`."""
+
 _CAPTION = (
     "Attention over the items in the context compared with the exact posterior, in rows whose possible outcomes all "
     "occur in the context: KL(posterior || attention), and the weight on possible outcomes."
@@ -97,17 +100,14 @@ def class_masses(capture: Capture) -> Iterator[tuple[str, np.ndarray, np.ndarray
 class ItemRows:
     """Attention over the items of comparable rows, for every shift of the item labels.
 
-    Shift 0 is what was measured; a row with m items has m shifts and the rest of its entries are NaN.
-    `uniform_kl_bits` is the KL to attention spread evenly over the items, `uniform_mass` the weight that a uniform row
-    would give the possible outcomes.
+    Shift 0 is what was measured; a row with m items has m shifts and the rest of its entries are NaN. `uniform` is the
+    KL to attention spread evenly over the items, and the weight that a uniform row would give the possible outcomes.
     """
 
     row: Int[np.ndarray, " comparable"]
-    kl_bits: Float[np.ndarray, "comparable shift layer head"]
-    feasible_mass: Float[np.ndarray, "comparable shift layer head"]
+    measured: Float[np.ndarray, "statistic comparable shift layer head"]
     n_items: Int[np.ndarray, " comparable"]
-    uniform_kl_bits: Float[np.ndarray, " comparable"]
-    uniform_mass: Float[np.ndarray, " comparable"]
+    uniform: Float[np.ndarray, "statistic comparable"]
 
 
 def comparable_rows(
@@ -131,20 +131,17 @@ def attention_over_items(
     order = np.argsort(~present, axis=1, kind="stable")
     p, n_items = np.take_along_axis(p_by_outcome, order, axis=1), present.sum(axis=1)
     n_shifts = int(n_items.max(initial=1))
-    shape = (len(row), n_shifts, len(log_weight), log_weight.shape[2])
-    kl, mass = np.full(shape, np.nan), np.full(shape, np.nan)
+    measured = np.full((len(STATISTICS), len(row), n_shifts, len(log_weight), log_weight.shape[2]), np.nan)
     for layer, log_of_layer in enumerate(log_weight):
         # in float64, where even 2⁻¹⁰⁰⁰ is not yet zero
         weights = np.exp2(np.nan_to_num(np.asarray(log_of_layer[row], dtype=np.float64), nan=-np.inf))
         item = np.take_along_axis(weights @ where.astype(np.float64), order[:, None, :], axis=2)
         for shift in range(n_shifts):
             mine = n_items > shift
-            turned = _turned(p[mine], n_items[mine], shift)
-            kl[mine, shift, layer], mass[mine, shift, layer] = _compare(turned, item[mine])
-    uniform_mass = np.einsum("rko,ro->r", where, p_by_outcome > 0, dtype=np.float64) / _seen(log_weight)[row].sum(
-        axis=1
-    )
-    return ItemRows(row, kl, mass, n_items, np.log2(n_items) - entropy_bits(p), uniform_mass)
+            measured[:, mine, shift, layer] = _compare(_turned(p[mine], n_items[mine], shift), item[mine])
+    n_possible = np.einsum("rko,ro->r", where, p_by_outcome > 0, dtype=np.float64)
+    uniform = np.array([np.log2(n_items) - entropy_bits(p), n_possible / _seen(log_weight)[row].sum(axis=1)])
+    return ItemRows(row, measured, n_items, uniform)
 
 
 def _turned(p: np.ndarray, n_items: np.ndarray, shift: int) -> np.ndarray:
@@ -165,21 +162,19 @@ def _compare(p: np.ndarray, item: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 @dataclass(frozen=True)
 class ItemTest:
-    """KL and feasible mass per sequence, layer and head, and their means under every relabelling.
+    """The statistics per sequence, layer and head, and their means under every relabelling.
 
     `p` is for a KL as small in any head (corrected over layers and heads).
     """
 
-    kl_bits: Float[np.ndarray, "unit layer head"]
-    feasible_mass: Float[np.ndarray, "unit layer head"]
-    relabelled_kl: Float[np.ndarray, "permutation layer head"]
-    relabelled_mass: Float[np.ndarray, "permutation layer head"]
+    by_unit: Float[np.ndarray, "unit statistic layer head"]
+    relabelled: Float[np.ndarray, "permutation statistic layer head"]
     p: Float[np.ndarray, "layer head"]
 
     @property
     def best(self) -> tuple[int, int]:
         """Layer and head of the smallest mean KL."""
-        mean = mean_of_units(self.kl_bits)
+        mean = mean_of_units(self.by_unit)[0]
         layer, head = np.unravel_index(int(np.nanargmin(mean)), mean.shape)
         return int(layer), int(head)
 
@@ -188,40 +183,33 @@ def compare_with_relabelled(items: ItemRows, units: Units, n: int, rng: np.rando
     """`n` relabellings; all rows of a sequence move on by the same fraction of their items."""
     moved = np.floor(rng.random((n, units.n))[:, units.code] * items.n_items).astype(np.int64)
 
-    def by_unit(rows: np.ndarray, shift: np.ndarray | int) -> Float[np.ndarray, "unit layer head"]:
-        return units.means(np.moveaxis(rows[np.arange(len(rows)), shift], 1, 0))
+    def by_unit(shift: np.ndarray | int) -> Float[np.ndarray, "unit statistic layer head"]:
+        return units.means(items.measured[:, np.arange(len(items.row)), shift])
 
-    measured = (items.kl_bits, items.feasible_mass)
-    kl, mass = (by_unit(rows, 0) for rows in measured)
-    relabelled_kl, relabelled_mass = (
-        np.array([mean_of_units(by_unit(rows, shift)) for shift in moved]) for rows in measured
-    )
-    observed = -mean_of_units(kl)
-    p = maximum_statistic_p(observed.ravel(), -relabelled_kl.reshape(n, -1)).reshape(observed.shape)
-    return ItemTest(kl, mass, relabelled_kl, relabelled_mass, p)
+    own, relabelled = by_unit(0), np.array([mean_of_units(by_unit(shift)) for shift in moved])
+    observed = -mean_of_units(own)[0]
+    p = maximum_statistic_p(observed.ravel(), -relabelled[:, 0].reshape(n, -1)).reshape(observed.shape)
+    return ItemTest(own, relabelled, p)
 
 
 def _scalars(items: ItemRows, test: ItemTest, units: Units) -> dict[str, Scalar]:
     layer, head = test.best
-    words = {"layer": str(layer), "head": str(head)}
-    kl, mass = (units.estimates(x[:, layer, head], **words) for x in (test.kl_bits, test.feasible_mass))
-    uniform = units.estimates(units.means(items.uniform_mass[None]))
+    found = units.estimates(test.by_unit[..., layer, head], layer=str(layer), head=str(head))
+    uniform = units.estimates(units.means(items.uniform)).at([1])
     assert uniform.interval is not None
-    smallest = test.relabelled_kl.min(axis=(1, 2))[:, None]
+    smallest = test.relabelled[:, 0].min(axis=(1, 2))[:, None]
     return QUANTITIES.scalars({
-        "posterior_kl": kl.permuted(smallest, test.p[[layer], head]),
-        "feasible_mass": mass.against(np.vstack([uniform.value, uniform.interval])),
+        "posterior_kl": found.at([0]).permuted(smallest, test.p[[layer], head]),
+        "feasible_mass": found.at([1]).against(np.vstack([uniform.value, uniform.interval])),
     })  # fmt: skip
 
 
 def _table(items: ItemRows, test: ItemTest, units: Units) -> Table:
-    measured = {
-        "posterior_kl": (test.kl_bits, test.relabelled_kl, items.uniform_kl_bits, test.p.ravel()),
-        "feasible_mass": (test.feasible_mass, test.relabelled_mass, items.uniform_mass, None),
-    }
     columns: dict[str, np.ndarray | Estimates] = {**head_columns(*test.p.shape)}
-    for name, (values, relabelled, uniform, p) in measured.items():
-        flat = relabelled.reshape(len(relabelled), -1)
-        columns[name] = units.estimates(values).permuted(flat, p, asks="nothing")
-        columns[f"{name}_uniform"] = np.array(units.means(uniform[None]).mean())
+    uniform = units.means(items.uniform).mean(axis=0)
+    for i, name in enumerate(STATISTICS):
+        relabelled = test.relabelled[:, i].reshape(len(test.relabelled), -1)
+        p = test.p.ravel() if name == "posterior_kl" else None
+        columns[name] = units.estimates(test.by_unit[:, i]).permuted(relabelled, p, asks="nothing")
+        columns[f"{name}_uniform"] = uniform[[i]]
     return QUANTITIES.table(columns, _CAPTION)

@@ -1,50 +1,40 @@
 """Query-key alignment: do queries select keys by content, and does attention match the posterior?
 
 Per layer and head, at the scored rows (Paper I, arXiv 2512.22471, shows heat maps of cos(q, k) and defines no
-number; these are ours):
-
-    entropy, max_weight   how concentrated the row is
-    cosine, logit         attended minus other keys, of cos(q, k) and of the log2 weight (`attended_contrast`)
-    mass_*                attention on the position itself, the one before, the first, and in wind tunnels on earlier
-                          tokens that are outcomes (values) or not (keys); a uniform row's share beside each
-    posterior_kl          KL(posterior || attention over the items in context), and the feasible mass, where the
-                          hypotheses are items in the context (`items`)
-    binding               share of key variance at value positions that the bound token explains (`binding`)
+number; these are ours): how concentrated a row is; contrasts of attended and other keys; and masses, attention on the
+position itself, the one before, the first, and in wind tunnels on earlier tokens that are outcomes (values) or not
+(keys), beside a uniform row's share. `items` compares attention with the posterior, `binding` asks what keys hold.
 
 Attended keys are chosen by their weight, so contrasts are positive for any weights. What counts is the difference to
-the same choice with shuffled keys (another prompt's, at the same positions): the scalars of the first two rows are
+the same choice with shuffled keys (another prompt's, at the same positions): the scalars of contrasts are
 these differences, within each prompt, with null 0 and a p that flips the sign of whole prompts' differences. The
 tables have both sides. Everything has a variant without the first position, in rows and null alike: heads that match
 take weight from a sink, and contrasts of whole rows then fall (`measures.sinks`).
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from jaxtyping import Float
 
 from interp.capture import Capture
 from interp.findings import ALPHA, Findings
 from interp.need import Need
-from interp.probe import AnalysisCost, Figure, Probe, Readout, Sentences
+from interp.probe import AnalysisCost, Probe, Readout, Sentences
 from interp.statistics.estimates import Estimates
 from interp.statistics.quantities import Quantities
 from interp.statistics.units import Units, mean_of_units
-from interp.table import Table
 
 from ..measures.depth_curve import depth_estimates
 from ..measures.finite import finite_or_absent
-from ..measures.profiles import head_columns
+from ..measures.profiles import Profile, profile_columns
 from ..measures.sign_flips import flip_p, gain_estimates
 from ..measures.sinks import read_first, sink_note, turned, turned_heads_note, without_first
 from .binding import KEYS, MASS_BEFORE, binding_findings
 from .figures import alignment_figures
 from .items import WHOLE_ROWS, class_masses, item_findings
 from .quantities import CONTRASTS, MASSES, QUANTITIES, SIDES
-
-Profile = Float[np.ndarray, "unit layer head"]
 
 UNIFORM = {"": Need("pattern_entropy_uniform"), "_no_first": Need("pattern_entropy_uniform_no_first")}
 _BANDS = "with 95 % bootstrap bands over prompts; gain: own keys minus shuffled keys"
@@ -82,21 +72,22 @@ class QKAlignment(Probe):
         rng = np.random.default_rng(self.seed)
         drawn = base.drawn
         units = Units.of(drawn.rows, base.prompts.unit, self.n_bootstrap, rng)
-        rows = _HeadRows.of(drawn, units, units.signs(self.n_permutations, rng))
-        found = rows.numbers()
+        profiles, signs = _profiles(drawn, units), units.signs(self.n_permutations, rng)
         items = item_findings(drawn, (self.n_permutations, self.n_bootstrap), rng)
         binding = binding_findings(base, self.n_permutations, rng)
-        _, n_layers, n_heads = rows.own["logit"].shape
-        caption = f"Means over heads and prompts, {_BANDS}."
-        by_layer = rows.table({"layer": np.arange(n_layers)}, lambda profile: profile.mean(axis=2), caption)
-        turns = turned(*(_by_head(rows.gain(name)) for name in ("logit", without_first("logit"))))
+        gains, bare = ([name for name in profiles if name.endswith(end)] for end in ("_gain", ("_null", "_uniform")))
+        columns, of_heads = profile_columns(units, signs, profiles, gains=gains, bare=bare)
+        fractions = {name: "fraction" for name in profiles if name.startswith("mass_")}
+        by_layer = QUANTITIES.table(columns, f"Means over heads and prompts, {_BANDS}.", **fractions)
+        both = [f"{name}_gain" for name in ("logit", without_first("logit"))]
+        of_heads["turns"] = turned(*(profiles[name].reshape(units.n, -1) for name in both))
         caption = (
             f"Means over prompts, {_BANDS}; turns: the gain of logit has the other sign without the first position."
         )
-        by_head = rows.table(head_columns(n_layers, n_heads), _by_head, caption, turns=turns)
-        p, variant_p = (by_head[f"{name}_gain_p"] for name in ("logit", without_first("logit")))
-        turning = turned_heads_note("logit", turns, p, variant_p, n_heads)
-        sink = float(mean_of_units(rows.masses["mass_first"] - rows.uniform["mass_first"]).mean())
+        by_head = QUANTITIES.table(of_heads, caption, **fractions)
+        p, variant_p = (by_head[f"{name}_p"] for name in both)
+        turning = turned_heads_note("logit", by_head["turns"], p, variant_p, profiles["logit"].shape[2])
+        sink = float(mean_of_units(profiles["mass_first"] - profiles["mass_first_uniform"]).mean())
         note = (
             "Attended keys are the fewest that hold half of a row's weight; rows over a single key have none that are "
             "unattended and are left out, and so are prompts without another one of their length (and of another "
@@ -104,78 +95,46 @@ class QKAlignment(Probe):
         )
         return read_first(QUANTITIES, sink).findings(
             self.name,
-            QUANTITIES.scalars(found) | {**items.scalars, **binding.scalars},
+            QUANTITIES.scalars(_numbers(profiles, units, signs)) | {**items.scalars, **binding.scalars},
             {"by_layer": by_layer, "by_head": by_head, **items.tables, **binding.tables},
             notes=(note, sink_note(sink), *turning, *items.notes, *binding.notes),
         )
 
-    def figures(self, findings: Findings) -> tuple[Figure, ...]:
-        return alignment_figures(findings)
+    figures = staticmethod(alignment_figures)
 
 
-def _by_head(profile: Profile) -> Float[np.ndarray, "unit layer_and_head"]:
-    return profile.reshape(len(profile), -1)
+def _profiles(capture: Capture, units: Units) -> dict[str, Profile]:
+    """Contrasts with their nulls and gains, masses with a uniform row's share."""
+
+    def means(site: str) -> Profile:
+        return units.means(finite_or_absent(capture, Need(site)))
+
+    found: dict[str, Profile] = {}
+    for name, site in CONTRASTS.items():
+        own, null = means(site), means(f"{site}_null")
+        found |= {name: own, f"{name}_gain": own - null, f"{name}_null": null}
+    shares = {end: units.means(np.exp2(-finite_or_absent(capture, need).astype(np.float64)))
+              for end, need in UNIFORM.items()}  # fmt: skip
+    for name, site in MASSES.items():
+        found |= {name: means(site), f"{name}_uniform": shares["_no_first" if name.endswith("_no_first") else ""]}
+    for name, mass, chance in class_masses(capture):
+        found |= {name: units.means(mass), f"{name}_uniform": units.means(chance)}
+    return found
 
 
-@dataclass(frozen=True)
-class _HeadRows:
-    """Everything that is averaged by layer and head: contrasts with their nulls, masses with a uniform row's share."""
-
-    units: Units
-    signs: np.ndarray
-    own: Mapping[str, Profile]
-    null: Mapping[str, Profile]
-    masses: Mapping[str, Profile]
-    uniform: Mapping[str, Profile]
-
-    @classmethod
-    def of(cls, capture: Capture, units: Units, signs: np.ndarray) -> "_HeadRows":
-
-        def means(site: str) -> Profile:
-            return units.means(finite_or_absent(capture, Need(site)))
-
-        own, null = ({name: means(site + suffix) for name, site in CONTRASTS.items()} for suffix in ("", "_null"))
-        masses = {name: means(site) for name, site in MASSES.items()}
-        shares = {end: units.means(np.exp2(-finite_or_absent(capture, need).astype(np.float64)))
-                  for end, need in UNIFORM.items()}  # fmt: skip
-        uniform = {name: shares["_no_first" if name.endswith("_no_first") else ""] for name in masses}
-        for name, mass, chance in class_masses(capture):
-            masses[name], uniform[name] = units.means(mass), units.means(chance)
-        return cls(units, signs, own, null, masses, uniform)
-
-    def gain(self, name: str) -> Profile:
-        """What a contrast gains over the keys of another prompt."""
-        return self.own[name] - self.null[name]
-
-    def numbers(self) -> dict[str, Estimates]:
-        """The contrasts, the heads that stand out, and how contrasts run over depth."""
-        found: dict[str, Estimates] = {}
-        for named in (str, without_first):
-            for name in ("logit", "cosine", "max_weight", "entropy"):
-                gain, own = self.gain(named(name)), self.own[named(name)]
-                found[named(name)] = gain_estimates(gain.mean(axis=(1, 2)), self.units, self.signs)
-                found[named(f"{name}_correlation")] = depth_estimates(own.mean(axis=2), self.units)["correlation"]
-            of_heads = _by_head(self.gain(named("logit")))
-            p, mean = flip_p(of_heads, self.signs), mean_of_units(of_heads)
-            words = {"n_heads": str((~np.isnan(p)).sum())}
-            for side, (_, sign) in SIDES.items():
-                n_found = np.array([((p < ALPHA) & (sign * mean > 0)).sum()], np.float64)
-                of_side = Estimates(n_found, about=found[named("logit")].about, words=words)
-                found[named(side)] = of_side.against(np.zeros((3, 1)))
-        return found
-
-    def table(
-        self, where: Mapping[str, np.ndarray], shape: Callable[[Profile], np.ndarray], caption: str, **more: np.ndarray
-    ) -> Table:
-        """Means over units of every profile in this shape, whose entries are `where` it says."""
-        columns: dict[str, np.ndarray | Estimates] = {**where}
-        for name in self.own:
-            gain = shape(self.gain(name))
-            columns[name] = self.units.estimates(shape(self.own[name]))
-            columns[f"{name}_gain"] = replace(self.units.estimates(gain), p=flip_p(gain, self.signs))
-            columns[f"{name}_null"] = mean_of_units(shape(self.null[name]))
-        for name, mass in self.masses.items():
-            columns[name] = self.units.estimates(shape(mass))
-            columns[f"{name}_uniform"] = mean_of_units(shape(self.uniform[name]))
-        units = {name + end: "fraction" for name in self.masses for end in ("", "_uniform")}
-        return QUANTITIES.table(columns | more, caption, **units)
+def _numbers(profiles: Mapping[str, Profile], units: Units, signs: np.ndarray) -> dict[str, Estimates]:
+    """The contrasts, the heads that stand out, and how contrasts run over depth."""
+    found: dict[str, Estimates] = {}
+    for named in (str, without_first):
+        for name in ("logit", "cosine", "max_weight", "entropy"):
+            gain, own = profiles[f"{named(name)}_gain"], profiles[named(name)]
+            found[named(name)] = gain_estimates(gain.mean(axis=(1, 2)), units, signs)
+            found[named(f"{name}_correlation")] = depth_estimates(own.mean(axis=2), units)["correlation"]
+        of_heads = profiles[f"{named('logit')}_gain"].reshape(units.n, -1)
+        p, mean = flip_p(of_heads, signs), mean_of_units(of_heads)
+        words = {"n_heads": str((~np.isnan(p)).sum())}
+        for side, (_, sign) in SIDES.items():
+            n_found = np.array([((p < ALPHA) & (sign * mean > 0)).sum()], np.float64)
+            of_side = Estimates(n_found, about=found[named("logit")].about, words=words)
+            found[named(side)] = of_side.against(np.zeros((3, 1)))
+    return found

@@ -1,12 +1,7 @@
 """Workspace: is what the model infers held in the directions that its prediction depends on?
 
-At every depth the J-space is taken from the Jacobian lens (`space`), and four things are compared with the same space
-whose coordinates are shuffled, in order and sign:
-
-    overlap              how much of the hypotheses' embeddings, of their differences, lies in it
-    survivors_accuracy   which hypotheses the exact posterior leaves, decoded from it on other prompts
-    uncertainty_r2       the next-token entropy, decoded from it on other prompts
-    axis_share           how much of the direction that decodes the entropy best from the whole stream lies in it
+At every depth the J-space is taken from the Jacobian lens (`space`), and what lies in it is compared with the same
+space whose coordinates are shuffled, in order and sign.
 
 A subspace of many dimensions decodes a lot, whatever it is: that something can be decoded proves nothing without other
 subspaces, and the whole stream stands beside them as the most there is. Uniformly random ones would not do: some
@@ -27,7 +22,7 @@ from jaxtyping import Bool, Float, Int
 from interp.capture import Capture
 from interp.findings import Findings
 from interp.need import Need
-from interp.probe import AnalysisCost, Figure, Probe, Readout, Sentences
+from interp.probe import AnalysisCost, Probe, Readout, Sentences
 from interp.statistics.estimates import Estimates
 from interp.statistics.intervals import UNEXPLAINED, t_half_width
 from interp.statistics.linear_readout import PENALTY, balanced_accuracy, held_out_r2, read_out
@@ -39,12 +34,13 @@ from interp.statistics.units import too_few
 from interp.system.threads import side_by_side
 
 from ..measures.cloud import Cloud, refuse_layer
-from ..measures.field_checks import refuse_too_few
+from ..measures.field_checks import refuse_too_few, refuse_unknown
 from ..measures.finite import finite
 from ..measures.half_forms import HalfForm
 from ..measures.halves import N_HALF_SPLITS, HalfSplit, half_splits_of
 from ..measures.layers import ScaledRows
 from ..measures.sample_sizes import FEW_HALVES, MIN_HALVES
+from .figures import workspace_figures
 from .space import Basis, Spectrum, shares
 
 STREAM, GRAM, EMBEDDING = Need("resid"), Need("readout_gram"), Need("outcome_embedding")
@@ -148,6 +144,7 @@ class Workspace(Probe):
         return STREAM, GRAM, EMBEDDING, *FRAMES[self.frame][1]
 
     def refuse_fields(self, n_layers: int | None) -> None:
+        refuse_unknown(self)
         refuse_too_few(self, {"rank": 1, "n_null": 19}, "too few for what is made of them")
         if n_layers is not None:
             refuse_layer(self.depth, n_layers + 1)
@@ -176,10 +173,7 @@ class Workspace(Probe):
             tables["by_rank"] = quantities.table(_by_rank(frame, spectra), BY_RANK)
         return quantities.findings(self.name, quantities.scalars(numbers, primary), tables)
 
-    def figures(self, findings: Findings) -> tuple[Figure, ...]:
-        from .figures import workspace_figures
-
-        return workspace_figures(findings)
+    figures = staticmethod(workspace_figures)
 
 
 def _differences(base: Capture, frame: Frame) -> Float[np.ndarray, "hypothesis feature"]:

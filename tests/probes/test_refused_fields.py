@@ -8,7 +8,9 @@ from interp.probes.manifold.probe import Manifold
 from interp.probes.measures.field_checks import refuse_too_few, refuse_unknown
 
 from interp.errors import UsageError
-from interp.registry import load_entry
+from interp.registry import entries, load_entry
+from interp.running.choose_probes import choose_probes
+from interp.settings import field_words
 from interp.testing import Shape, synthetic_capture
 
 LEAST = {
@@ -95,3 +97,16 @@ def test_words_that_the_type_of_a_field_does_not_name_are_refused(field, value, 
     with pytest.raises(UsageError) as caught:
         refuse_unknown(probe)
     assert (caught.value.asked, caught.value.fix) == (f"heads.{field} = {value!r}", fix)
+
+
+WORDS = [(name, field) for name in entries("probe") for field, words in field_words(load_entry("probe", name)).items()
+         if words and not {"true", "none"} & {*words} and field != "layers"]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "field"), WORDS)
+def test_a_word_that_a_field_does_not_take_is_refused_before_anything_is_read(name, field):
+    probe = load_entry("probe", name)()
+    odd = ("odd",) if isinstance(getattr(probe, field), tuple) else "odd"
+    object.__setattr__(probe, field, odd)  # types are checked while tests run, and not for users
+    with pytest.raises(UsageError, match=rf"{name}\.{field} = .*odd"):
+        choose_probes([probe])

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from interp.probes.measures.harm import needs_of, read_scores
+from interp.probes.measures.harm import needs_where, read_scores
 
 from interp.editing.conditions import Run, read_conditions
 from interp.editing.screen import read_screen
@@ -52,8 +52,9 @@ def ablated(model, run, by, measure, dose):
         f"{layer}.{head}": (AblateHeads(layer=layer, heads=(head,), by=by, seed=3, dose=dose),)
         for layer in range(n_layers) for head in range(n_heads)
     }  # fmt: skip
-    made = [Condition(name, edit, needs_of(run.prompts), read_scores) for name, edit in edits.items()]
-    read = read_conditions(model, run, [Condition("plain", (), needs_of(run.prompts), read_scores), *made])
+    needs = needs_where(run.prompts.posterior is not None)
+    made = [Condition(name, edit, needs, read_scores) for name, edit in edits.items()]
+    read = read_conditions(model, run, [Condition("plain", (), needs, read_scores), *made])
     change = np.stack([read[name][measure] for name in edits], axis=1) - read["plain"][measure][:, None]
     return change.reshape(N, n_layers, n_heads)
 

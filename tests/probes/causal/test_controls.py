@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from interp.probes.causal import controls as causal_controls
 from interp.probes.causal.axis import Axis, Split, held_out
-from interp.probes.causal.controls import Edited, alikeness, random_controls
+from interp.probes.causal.controls import HOW, Edited, alikeness, random_controls
 from interp.probes.causal.edits import EditedLayer, Intervention, Name, on_the_run
 from interp.probes.causal.effects import Effects, resampled
 from interp.probes.causal.probe import Causal
@@ -60,19 +60,22 @@ def test_controls_change_as_much_as_the_axis_and_lie_beside_it(spectrum, along, 
     axis = axis_along(*rng(3).normal(size=(2, D))) if along == "oblique" else axis_along(turn[along])
     edited = Edited.of(rows, fill)
     matched = random_controls(edited, axis, 30, rng(2))
-    assert (matched.how, matched.frames.shape[1]) == (how, n_axes)
+    made, n_dimensions, alike, _ = matched[0].facts["matching"]
+    frames = np.array([cut.covectors for cut in matched])
+    assert (HOW[int(made)], frames.shape[1], n_dimensions) == (how, n_axes, n_axes)
     centred = rows - (rows.mean(axis=0) if fill == "mean" else 0)
     target = np.square(np.outer(centred @ axis.covector, axis.displacement)).sum(axis=1).mean()
     assert edited.removed(axis) == pytest.approx(target)
-    for frame, dose, ratio in zip(matched.frames, matched.dose, matched.ratio, strict=True):
+    for cut in matched:
+        frame, dose, ratio = cut.covectors, cut.dose, cut.facts["ratio"]
         np.testing.assert_allclose(frame @ frame.T, np.eye(n_axes), atol=1e-9)
         assert max(np.abs(frame @ v).max() for v in (axis.covector, axis.displacement)) < 1e-9
         change = dose**2 * np.square(centred @ frame.T).sum(axis=1).mean()
         assert change == pytest.approx(target, rel=tolerance) and ratio == pytest.approx(change / target, abs=1e-6)
         assert dose > 10 if spectrum[0] == 1000 else dose == 1 or how == "dose"
-    assert matched.alike == pytest.approx(alikeness(matched.frames)) and (how == "dose" or matched.alike <= 0.5)
+    assert alike == pytest.approx(alikeness(frames)) and (how == "dose" or alike <= 0.5)
     faint = random_controls(Edited.of(rows * 2.0**-10, fill), axis, 30, rng(2))
-    np.testing.assert_allclose(np.abs(faint.frames), np.abs(matched.frames), atol=1e-6)
+    np.testing.assert_allclose(np.abs([cut.covectors for cut in faint]), np.abs(frames), atol=1e-6)
 
 
 def test_nothing_has_no_control():
@@ -113,8 +116,6 @@ def test_prompts_that_are_run_are_chosen_evenly_and_kept():
     assert abs(counts - 500).max() < 5 * np.sqrt(500 * 0.75)
     reduced = {"rows": np.arange(12.0).reshape(1, 6, 2), "prompt": np.array([[1, 1, 4, 4, 5, 5]])}
     assert rows_of(reduced, 0, np.array([4])).tolist() == [[4, 5], [6, 7]]
-    with pytest.raises(ValueError, match="not kept"):
-        rows_of(reduced, 0, np.array([3, 4]))
     probe = Causal(n_prompts=20)
     columns = {"cluster": np.repeat(np.arange(20), 6)}
     base = synthetic_capture(probe.needs, Shape(n_prompts=120), columns=columns)
@@ -244,10 +245,10 @@ def test_how_controls_are_matched_is_known_before_they_are_run():
     edited = Edited.of(rows, "mean")
     matched = [random_controls(edited, Axis(a, a, 0.0), 4, rng([0, 1, layer])) for layer in (0, 1)]
     for i in range(4):
-        np.testing.assert_array_equal(facts(f"control {i}")["ratio"], [m.ratio[i] for m in matched])
-        np.testing.assert_array_equal(facts(f"control {i}")["dose"], [m.dose[i] for m in matched])
-    matching = facts("control 0")["matching"]
-    np.testing.assert_allclose(matching, [[0, 1, m.alike, m.n_rejected] for m in matched])
+        np.testing.assert_array_equal(facts(f"control {i}")["ratio"], [cuts[i].facts["ratio"] for cuts in matched])
+        np.testing.assert_array_equal(facts(f"control {i}")["dose"], [cuts[i].dose for cuts in matched])
+    alike = [alikeness(np.array([cut.covectors for cut in cuts])) for cuts in matched]
+    np.testing.assert_allclose(facts("control 0")["matching"][:, :3], [[0, 1, of_layer] for of_layer in alike])
     assert facts("resample") == facts("top") == {}
 
 

@@ -9,7 +9,6 @@ from interp.probes.measures.key_cosines import (
     column_measures,
     gaussian_references,
     head_keys,
-    shuffled_columns,
 )
 from interp.probes.measures.token_cosines import TokenSets, token_cosines, token_measures
 from interp.probes.orthogonality.probe import Orthogonality
@@ -29,13 +28,6 @@ def test_columns_are_the_vectors_of_a_projection():
     found = column_measures(weights)
     for layer, head in np.ndindex(2, 3):
         np.testing.assert_allclose(found[layer, head], cosine_measures(weights[layer, head].T))
-    signed = np.abs(weights) + 1
-    shuffled = shuffled_columns(signed, np.random.default_rng(1))
-    assert shuffled.shape == found.shape and not np.allclose(shuffled, column_measures(signed))
-    steps = np.broadcast_to(np.arange(1.0, 5), (1, 1, 7, 4))  # every column is constant, no row is
-    np.testing.assert_allclose(shuffled_columns(steps, np.random.default_rng(1)), column_measures(steps))
-    # the entries of a column of equal ones can be put in no other order
-    np.testing.assert_allclose(shuffled_columns(np.ones((1, 1, 7, 4)), np.random.default_rng(1))[0, 0, :2], [1, 1])
 
 
 def test_keys_without_length_or_change_have_no_cosine():

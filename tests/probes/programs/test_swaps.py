@@ -94,8 +94,7 @@ def test_accuracy_counts_answers_one_by_one():
     source = Run(prompts, [np.array(prompt.token_ids) for prompt in prompts])
     under = read_conditions(model, source, list(swaps.conditions(base, half, seed=0)))
     assert all(map(is_swap, under))
-    found = swapped(base, under, swaps)
-    by_unit = dict(zip(found.directions.tolist(), found.by_unit, strict=True))
+    by_unit = {swap.directions: swap.by_unit for swap in swapped(base, under, swaps)}
     answers = under["program|1|half|4"]["answer"].reshape(20, -1)
     card, scored = model.card, prompts.prompts[0].scored
     right = np.zeros(answers.shape, bool)

@@ -6,7 +6,7 @@ from unittest.mock import MagicMock
 
 import numpy as np
 import pytest
-from interp.probes.qk_alignment.binding import BoundKeys, _renamed, mean_cosine, measure_binding
+from interp.probes.qk_alignment.binding import BoundKeys, _renamed, measure_binding
 from interp.probes.qk_alignment.items import (
     _scalars,
     attention_over_items,
@@ -19,6 +19,7 @@ from scipy import stats
 
 from interp.capture import Capture
 from interp.information import kl_bits
+from interp.statistics.cosines import cosine_measures
 from interp.statistics.units import Units
 from interp.table import Table
 
@@ -78,10 +79,10 @@ def test_items_are_seen_and_rows_of_a_sequence_move_on_together():
     alone = STANDS & (OUTCOMES == 7)
     assert comparable_rows(alone, np.tile([1.0, 0, 0], (4, 1))).tolist() == []
     items, units, once = reported()
-    doubled = replace(items, **{name: np.repeat(x, 2, axis=0) for name, x in vars(items).items()})
+    doubled = replace(items, **{name: np.repeat(x, 2, axis=min(x.ndim - 1, 1)) for name, x in vars(items).items()})
     both = replace(units, code=np.repeat(units.code, 2))
     twice = compare_with_relabelled(doubled, both, 200, np.random.default_rng(2))
-    np.testing.assert_allclose(twice.relabelled_kl, once.relabelled_kl)
+    np.testing.assert_allclose(twice.relabelled[:, 0], once.relabelled[:, 0])
 
 
 def test_every_row_is_turned_round_its_own_items():
@@ -89,22 +90,22 @@ def test_every_row_is_turned_round_its_own_items():
     w = weights()
     items = attention_over_items(log_weights(w), STANDS, POSTERIOR)
     given = by_outcome(w)
-    assert items.n_items.tolist() == [3, 2, 2, 3] and items.kl_bits.shape == (4, 3, 1, 2)
-    np.testing.assert_allclose(items.uniform_mass, [3 / 4, 2 / 3, 3 / 4, 1 / 4])
+    assert items.n_items.tolist() == [3, 2, 2, 3] and items.measured.shape == (2, 4, 3, 1, 2)
+    np.testing.assert_allclose(items.uniform[1], [3 / 4, 2 / 3, 3 / 4, 1 / 4])
     np.testing.assert_allclose(
-        items.uniform_kl_bits, np.log2([3, 2, 2, 3]) - [1.5, 1, -(0.25 * np.log2(0.25) + 0.75 * np.log2(0.75)), 0]
+        items.uniform[0], np.log2([3, 2, 2, 3]) - [1.5, 1, -(0.25 * np.log2(0.25) + 0.75 * np.log2(0.75)), 0]
     )
     for row, (p, n) in enumerate(zip(POSTERIOR, items.n_items, strict=True)):
         for shift in range(3):
             if shift >= n:
-                assert np.isnan(items.kl_bits[row, shift]).all() and np.isnan(items.feasible_mass[row, shift]).all()
+                assert np.isnan(items.measured[:, row, shift]).all()
                 continue
             turned = np.append(np.roll(p[:n], -shift), p[n:])  # the items of these rows are the first outcomes
             for head in range(2):
                 q = given[row, head]
-                assert items.feasible_mass[row, shift, 0, head] == pytest.approx(q[turned > 0].sum())
+                assert items.measured[1, row, shift, 0, head] == pytest.approx(q[turned > 0].sum())
                 expected = kl_bits(turned[None], (q / q.sum())[None])[0]
-                assert items.kl_bits[row, shift, 0, head] == pytest.approx(expected)
+                assert items.measured[0, row, shift, 0, head] == pytest.approx(expected)
 
 
 def reported(n_units=4, n_bootstrap=60):
@@ -119,13 +120,13 @@ def reported(n_units=4, n_bootstrap=60):
 
 def test_relabellings_are_shifts_and_as_likely():
     items, _, test = reported()
-    np.testing.assert_allclose(test.kl_bits, items.kl_bits[:, 0])
-    np.testing.assert_allclose(test.feasible_mass, items.feasible_mass[:, 0])
-    expected = np.mean([np.nanmean(items.kl_bits[row], axis=0) for row in range(4)], axis=0)
-    spread = test.relabelled_kl.std(axis=0) / np.sqrt(200)
-    assert (np.abs(test.relabelled_kl.mean(axis=0) - expected) < 4 * spread).all()
-    smallest = test.relabelled_kl.reshape(200, -1).min(axis=1)
-    mean = items.kl_bits[:, 0].mean(axis=0)
+    np.testing.assert_allclose(test.by_unit, np.moveaxis(items.measured[:, :, 0], 1, 0))
+    expected = np.mean([np.nanmean(items.measured[0, row], axis=0) for row in range(4)], axis=0)
+    relabelled = test.relabelled[:, 0]
+    spread = relabelled.std(axis=0) / np.sqrt(200)
+    assert (np.abs(relabelled.mean(axis=0) - expected) < 4 * spread).all()
+    smallest = relabelled.reshape(200, -1).min(axis=1)
+    mean = items.measured[0, :, 0].mean(axis=0)
     for layer, head in np.ndindex(1, 2):
         assert test.p[layer, head] == pytest.approx((1 + (smallest <= mean[layer, head] + 1e-12).sum()) / 201)
     assert test.best == (0, int(mean[0].argmin()))
@@ -137,8 +138,8 @@ def test_scalars_are_of_the_best_head_with_sequences_resampled(n_units, few):
     found = _scalars(items, test, units)
     head = test.best[1]
     for name, values, uniform in (
-        ("posterior_kl", test.kl_bits[:, 0, head], None),
-        ("feasible_mass", test.feasible_mass[:, 0, head], items.uniform_mass),
+        ("posterior_kl", test.by_unit[:, 0, 0, head], None),
+        ("feasible_mass", test.by_unit[:, 1, 0, head], items.uniform[1]),
     ):
         scalar = found[name]
         drawn = units.weights @ values / n_units
@@ -149,7 +150,7 @@ def test_scalars_are_of_the_best_head_with_sequences_resampled(n_units, few):
             assert scalar.null.value == pytest.approx(uniform.mean()) and scalar.null.band == pytest.approx(
                 tuple(again)
             )
-    smallest = test.relabelled_kl.reshape(200, -1).min(axis=1)
+    smallest = test.relabelled[:, 0].reshape(200, -1).min(axis=1)
     assert found["posterior_kl"].null.value == pytest.approx(smallest.mean())
     assert found["posterior_kl"].p == test.p[0, head]
 
@@ -212,10 +213,4 @@ def test_p_is_by_the_largest_layer_of_each_renaming():
     np.testing.assert_allclose(found.p, (1 + np.array(reached)) / 61)
     for layer in range(2):
         means = np.array([bound.keys[layer, renamed[7] == g].mean(axis=0) for g in range(3)])
-        assert found.permuted_cosine[7, layer] == pytest.approx(mean_cosine(means))
-
-
-def test_the_mean_cosine_is_over_pairs_and_undefined_with_a_zero():
-    assert mean_cosine(np.array([[1.0, 0], [1, 1], [0, -3]])) == pytest.approx((np.sqrt(0.5) + 0 + np.sqrt(0.5)) / 3)
-    assert np.isnan(mean_cosine(np.array([[1.0, 0], [0, 0]])))
-    assert made_up().random_cosine == pytest.approx(np.sqrt(2 / (np.pi * 5)))
+        assert found.permuted_cosine[7, layer] == pytest.approx(cosine_measures(means)[0])
