@@ -4,15 +4,20 @@ Every parameter lies on PyTorch's `meta` device, which keeps shapes and no numbe
 """
 
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import torch
+from huggingface_hub.errors import RevisionNotFoundError
+from transformers import AutoConfig
 
 from interp.errors import ModelError
 from interp.loading.admission import count_parameters, read_config
+from interp.loading.aliases import ALIASES
+from interp.loading.hub_files import ModelFiles
 from interp.loading.load import info_from_config
 from interp.loading.placement import Placement, choose_placement
 from interp.loading.quiet_libraries import quiet_libraries
-from interp.loading.sources import source_of
+from interp.loading.sources import ModelSource, source_of
 from interp.loading.text_part import build_model, family_in
 from interp.loading.tokenizer import has_tokenizer, read_tokenizer
 from interp.loading.weights import weight_files
@@ -25,7 +30,8 @@ from interp.system.plain_numbers import DTYPES
 class MetaModel:
     """`model` has no weights; `placement` says where it would be put; `file_bytes` is the size of its weight files.
 
-    `is_here` says that the files need no download; `stored` is the precision that they hold.
+    `is_here` says that the files need no download; `stored` is the precision that they hold. `not_asked` says why the
+    shape is one that we know, and not that of the model's own configuration.
     """
 
     model: Model
@@ -33,6 +39,7 @@ class MetaModel:
     file_bytes: int
     is_here: bool
     stored: str
+    not_asked: str = ""
 
     @property
     def memory_bytes(self) -> int:
@@ -49,7 +56,7 @@ class MetaModel:
     def note(self) -> str:
         """What is not known of this model, in words; empty where all is."""
         if self.model.info.quantisation is None:
-            return ""
+            return self.not_asked
         if self.is_here:
             size = "their size is taken from the files"
         else:
@@ -57,11 +64,23 @@ class MetaModel:
         return f"the weights are quantised ({self.model.info.quantisation}): {size}; times are those of plain weights"
 
 
-def meta_model(options: RunOptions) -> MetaModel:
-    """What can be said of a model from its configuration; raises as `interp.load` does, but not for want of memory."""
-    source = source_of(options)
-    config = read_config(source.files)
-    words = read_tokenizer(source.files) if source.task is None and has_tokenizer(source.files) else None
+def meta_model(options: RunOptions, *, or_known: bool = False) -> MetaModel:
+    """What can be said of a model from its configuration; raises as `interp.load` does, but not for want of memory.
+
+    With `or_known` an alias that the hub does not give out has the shape that is known of it.
+    """
+    not_asked, words = "", None
+    try:
+        source = source_of(options)
+        config = read_config(source.files)
+        words = read_tokenizer(source.files) if source.task is None and has_tokenizer(source.files) else None
+    except ModelError as error:
+        alias = ALIASES.get(str(options.model).partition("@")[0])
+        if not or_known or alias is None or options.gguf or isinstance(error.__cause__, RevisionNotFoundError):
+            raise
+        config = AutoConfig.for_model(alias.family, **alias.shape)
+        source = ModelSource(str(options.model), alias.hub_id, ModelFiles(Path(), frozenset()))
+        not_asked = f"{error.found}: shapes are those that are known of {alias.hub_id}"
     n_parameters = count_parameters(config, trust_remote_code=options.trust_remote_code)
     placement = choose_placement(config, n_parameters, options, is_loaded=False)
     stored = str(config.dtype or torch.float32).removeprefix("torch.")
@@ -79,4 +98,4 @@ def meta_model(options: RunOptions) -> MetaModel:
         paths = []
     is_here = bool(paths) and all(path.exists() for path in paths)
     n_bytes = sum(path.stat().st_size for path in paths) if is_here else n_parameters * DTYPES.get(stored, 4)
-    return MetaModel(model, placement, n_bytes, is_here, stored)
+    return MetaModel(model, placement, n_bytes, is_here, stored, not_asked)

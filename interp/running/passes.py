@@ -1,8 +1,14 @@
-"""What a run passes through the model: its prompt sets, token by token, and the conditions that its probes declare."""
+"""What a run passes through the model: its prompt sets, token by token, and the conditions that its probes declare.
+
+Where the tokenizer is not at hand the tokens are estimated: English takes about four characters a token. A set that is
+made for a tokenizer cannot be made at all, and is taken to be `ASSUMED_PROMPTS` prompts of `ASSUMED_TOKENS` tokens.
+"""
 
 import math
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
+
+import numpy as np
 
 from interp.editing.conditions import TOKENS_PER_PASS
 from interp.editing.restart import tail_starts
@@ -10,19 +16,22 @@ from interp.model import Model
 from interp.need import PLACES, Need
 from interp.options import RunOptions
 from interp.probe import Planned, Probe
-from interp.prompt import Run
+from interp.prompt import Prompt, PromptSet, Run
 from interp.prompting.clusters import notes_of
-from interp.prompting.files import resolve_prompts
-from interp.prompting.pools import most_drawn, other_prompts, pools_for, read_apart
+from interp.prompting.files import needs_tokenizer, resolve_prompts
+from interp.prompting.pools import grouped, most_drawn, other_prompts, pools_for, read_apart
 from interp.reading.batches import RowIndex, batches_of, row_index
 from interp.reading.collector import OF_THE_END
 from interp.reading.forward import TOKENS_PER_BATCH, packs_for
 from interp.reading.packs import each_alone
-from interp.registry import entries
+from interp.registry import entries, load_entry
 
 MOST_READ = 10_000
 """Prompts of a set that a plan reads: of a larger set so many stand for all."""
 
+ASSUMED_PROMPTS = 1008
+ASSUMED_TOKENS = 128
+_CHARACTERS_A_TOKEN = 4
 _EXCHANGE = 4
 """Passes of an exchange of attention patterns with a checkpoint: each way edited, and the donor's."""
 
@@ -31,7 +40,7 @@ _EXCHANGE = 4
 class TokenisedSet(Run):
     """A prompt set as it will be read, or a sample that stands for so many `times` as many prompts.
 
-    `note` says what a reader of its numbers has to know.
+    `note` says what was assumed of it.
     """
 
     note: str = ""
@@ -61,9 +70,10 @@ class TokenisedSet(Run):
     def n_padded(self, model: Model, tokens_per_batch: int, needs: Sequence[Need] | None = None) -> int:
         """Tokens that pass through the model, the padding of the batches included.
 
-        With the `needs` of a reading, what prompts share counts once.
+        With the `needs` of a reading, what prompts that are known share counts once.
         """
-        packs = each_alone(self.ids) if needs is None else packs_for(model, self.ids, needs, proved=False)
+        is_known = needs is not None and not self.note
+        packs = packs_for(model, self.ids, needs, proved=False) if is_known else each_alone(self.ids)
         return round(self.times * sum(batch.n_tokens for batch in batches_of(packs, tokens_per_batch, model)))
 
 
@@ -96,30 +106,43 @@ def passes_of(
 
     `n_earlier` checkpoints come before the model; None where it is not known how many. `optional` as in `pools_for`.
     """
-    sampled, n_all, prompts = options, options.n_pool or 0, options.prompts
+    has_words, sampled = model.task is not None or model.tokenizer is not None, options
+    n_all, prompts = options.n_pool or 0, options.prompts
     if prompts is not None and not (isinstance(prompts, str) and (prompts in entries("prompt") or ":" in prompts)):
         made = resolve_prompts(replace(options, chat=False), model.tokenizer)
         n_all, sampled = len(made), replace(options, prompts=made, text_column=RunOptions.text_column)
     if n_all > MOST_READ:
         sampled = replace(sampled, n_pool=MOST_READ)
+    if has_words:
+        read = [
+            (pool.probes, TokenisedSet(pool.prompts, pool.ids, note=" ".join(notes_of(pool.prompts))))
+            for pool in pools_for(model, probes, sampled, optional)
+        ]
+    else:
+        sets = grouped(probes, sampled.prompts is None)
+        read = [(tuple(of), _estimated(replace(sampled, prompts=name or sampled.prompts))) for name, of in sets.items()]
+
+    def other(name: str) -> TokenisedSet:
+        if not has_words:
+            return _estimated(replace(options, prompts=name, text_column=RunOptions.text_column))
+        return TokenisedSet(**vars(other_prompts(model, name, options)))
+
     found: list[Passes] = []
-    for pool in pools_for(model, probes, sampled, optional):
-        text = TokenisedSet(pool.prompts, pool.ids, note=" ".join(notes_of(pool.prompts)))
+    for every, text in read:
         text = replace(text, times=n_all / MOST_READ) if len(text.ids) == MOST_READ < n_all else text
-        mine = tuple(probe for probe in pool.probes if not probe.follows_checkpoints)
+        mine = tuple(probe for probe in every if not probe.follows_checkpoints)
         apart = read_apart(mine, text.prompts, options)
         found.append(_base(model, tuple(probe for probe in mine if probe not in apart), text))
         if apart:
             found.append(_base(model, apart, text.drawn(options.per_quintile), "drawn of "))
-        following = tuple(probe for probe in pool.probes if probe.follows_checkpoints)
+        following = tuple(probe for probe in every if probe.follows_checkpoints)
         if following:
             found.append(_checkpoints(model, following, text.drawn(options.per_quintile), text.n, n_earlier))
         for probe in mine:
             asked = list(probe.planned(model.info, text.n, is_text=text.prompts.is_text))
             for on in dict.fromkeys(each.on for each in asked):
                 of_these = [each for each in asked if each.on == on]
-                read = text if on is None else TokenisedSet(**vars(other_prompts(model, on, options)))
-                found += _conditions(probe, of_these, model, read)
+                found += _conditions(probe, of_these, model, text if on is None else other(on))
     return found
 
 
@@ -160,3 +183,21 @@ def _conditions(probe: Probe, asked: Sequence[Planned], model: Model, text: Toke
         starts = tail_starts([text.rows(each.at)], read, text.lengths)
         before = 0 if starts is None else round(tokens * float(starts.sum() / text.lengths.sum()))
         yield Passes(where, text, each.n, n, tokens - before, each.needs, start, is_edited=True, n_before=before)
+
+
+def _estimated(options: RunOptions) -> TokenisedSet:
+    """Tokens by the length of the texts, where no tokenizer can count them."""
+    prompts = options.prompts
+    if isinstance(prompts, str) and prompts in entries("prompt") and needs_tokenizer(load_entry("prompt", prompts)):
+        n = options.n_pool or ASSUMED_PROMPTS
+        note = (
+            f"{prompts} is made for a tokenizer, which is not at hand: taken as {n} prompts of {ASSUMED_TOKENS} tokens"
+        )
+        made = PromptSet(prompts, [Prompt(text="unknown")] * n)
+        return TokenisedSet(made, [np.zeros(ASSUMED_TOKENS, dtype=np.int64)] * n, note=note)
+    made = resolve_prompts(replace(options, chat=False))
+    window = (made.window if options.window is None else options.window) or None
+    counts = [-(-len(p.text or "") // _CHARACTERS_A_TOKEN) for p in made]
+    lengths = [max(1, n if window is None else min(n, window)) for n in counts]
+    note = f"the tokenizer is not at hand: tokens of {made.name} by the length of its texts"
+    return TokenisedSet(made, [np.zeros(n, dtype=np.int64) for n in lengths], note=note)

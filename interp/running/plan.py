@@ -326,7 +326,7 @@ def plan(options: PlanOptions) -> Plan:
         True
     """
     asked = choose_probes(options.probes, options.settings)
-    meta = meta_model(options)
+    meta = meta_model(options, or_known=True)
     chosen = readable_probes(meta.model, asked)
     knows_checkpoints = bool(options.checkpoints) or meta.model.task is not None
     n_earlier = len(checkpoints_of(meta.model, chosen, options.checkpoints)) if knows_checkpoints else None

@@ -84,13 +84,16 @@ def test_aliases_are_gated_by_conditions_alone_and_need_no_package():
 
 
 @pytest.mark.parametrize("name", sorted(ALIASES))
-def test_alias_states_the_sizes_of_its_public_configuration(name):
+def test_alias_states_the_sizes_and_the_shape_of_its_public_configuration(name):
     alias, public = ALIASES[name], CONFIGS[name]
     n_heads, kv_heads = public.num_attention_heads, getattr(public, "num_key_value_heads", None)
     stated = (alias.family, alias.n_layers, alias.n_heads, alias.n_kv_heads, alias.d_head)
     d_head = public.hidden_size // n_heads
     assert stated == (public.model_type, public.num_hidden_layers, n_heads, kv_heads or n_heads, d_head)
-    assert alias.n_parameters == count_parameters(public)
+    known = AutoConfig.for_model(alias.family, **alias.shape)
+    assert count_parameters(known) == alias.n_parameters == count_parameters(public)
+    for field in ("hidden_size", "num_hidden_layers", "num_attention_heads", "vocab_size", "num_key_value_heads"):
+        assert getattr(known, field, None) == getattr(public, field, None)
 
 
 @pytest.mark.parametrize("size", [size for size, known in PYTHIA.items() if len(known) > 4])

@@ -3,35 +3,37 @@
 import json
 import os
 import resource
-import shutil
 import subprocess
 import sys
 import time
 from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
-from transformers import LlamaConfig
+from transformers import AutoConfig, LlamaConfig
 from typer.testing import CliRunner
 
 from interp.cli.app import app
 from interp.editing.conditions import Run, read_conditions
 from interp.editing.restart import first_layer
-from interp.errors import InterpError, PromptError, UsageError
+from interp.errors import InterpError, ModelError, UsageError
+from interp.loading.aliases import ALIASES
+from interp.loading.hub_files import ModelFiles
 from interp.loading.load import load
+from interp.loading.sources import ModelSource
 from interp.options import RunOptions
 from interp.probe import AnalysisCost
-from interp.prompt import Prompt, PromptSet
 from interp.prompting.pools import pools_for
 from interp.reading.forward import capture
 from interp.running import plan as planning
 from interp.running.choose_probes import choose_probes, readable_probes
 from interp.running.meta_model import meta_model
-from interp.running.passes import passes_of
+from interp.running.passes import ASSUMED_PROMPTS, ASSUMED_TOKENS, passes_of
 from interp.running.plan import Plan, kept_bytes, operations_of, pass_seconds, plan
 from interp.running.spec import make_probe
 from interp.system import threads
@@ -75,10 +77,9 @@ def test_passes_and_tokens_are_those_of_the_run():
 
 def test_of_many_prompts_a_sample_is_read_and_stands_for_all(monkeypatch, tmp_path, tiny_folders):
     found = []
-    texts = tmp_path / "texts.txt"
-    texts.write_text("".join(f"text {i} of this file\n" for i in range(60)), encoding="utf-8")
-    mine = {"model": str(tiny_folders["llama"]), "prompts": str(texts), "cluster": "none"}
-    asked = [{"model": TUNNEL, "n_pool": 60}, mine]
+    (tmp_path / "texts.txt").write_text("".join(f"text {i} of this file\n" for i in range(60)), encoding="utf-8")
+    (tmp_path / "config.json").write_text((tiny_folders["llama"] / "config.json").read_text())
+    asked = [{"model": TUNNEL, "n_pool": 60}, {"model": str(tmp_path), "prompts": str(tmp_path / "texts.txt")}]
     for most in (10_000, 20):
         monkeypatch.setattr("interp.running.passes.MOST_READ", most)
         plans = [untimed("manifold", "orthogonality", per_quintile=2, **each) for each in asked]
@@ -90,9 +91,10 @@ def test_of_many_prompts_a_sample_is_read_and_stands_for_all(monkeypatch, tmp_pa
 
 def test_a_column_of_texts_is_named_of_the_file_and_not_of_the_prompts_in_it(tmp_path, tiny_folders):
     (table := tmp_path / "texts.csv").write_text("".join(["question,kind\n", *(f"text {i},a\n" for i in range(6))]))
-    asked = {"prompts": str(table), "text_column": "question", "n_pool": 5}
-    found = untimed("attention_entropy", model=str(tiny_folders["llama"]), **asked)
-    assert [step.n_prompts for step in found.steps] == [5]
+    (tmp_path / "config.json").write_text((tiny_folders["llama"] / "config.json").read_text())
+    for folder in (tiny_folders["llama"], tmp_path):  # with a tokenizer, and without
+        found = untimed("attention_entropy", model=str(folder), prompts=str(table), text_column="question", n_pool=5)
+        assert [step.n_prompts for step in found.steps] == [5]
 
 
 def test_checkpoints_are_counted_with_the_end_and_the_draw_before_them():
@@ -143,39 +145,35 @@ def test_planned_conditions_are_those_that_are_asked_for(name, tunnel):
         assert told == real
 
 
-def test_configuration_and_tokenizer_are_enough(tiny_folders, tmp_path):
-    folder = tiny_folders["llama"]
-    (tmp_path / "config.json").write_text((folder / "config.json").read_text())
-    with pytest.raises(PromptError, match="the model came without a tokenizer"):
-        untimed("manifold", model=str(tmp_path))
-    for file in folder.glob("*token*"):
-        shutil.copy(file, tmp_path)
-    found = untimed("manifold", model=str(tmp_path))
-    assert [step.n_prompts for step in found.steps] == [1008]
-    n_parameters = load(str(folder), check=False).info.n_parameters
+def test_configuration_and_files_that_are_here_are_enough(tiny_folders, tmp_path):
+    (tmp_path / "config.json").write_text((tiny_folders["llama"] / "config.json").read_text())
+    found = untimed("manifold", "sula", model=str(tmp_path))
+    mixed, sula = found.steps
+    assert (mixed.n_prompts, mixed.n_tokens) == (1008, 1008 * 32)
+    assert (sula.n_prompts, sula.n_tokens) == (ASSUMED_PROMPTS, ASSUMED_PROMPTS * ASSUMED_TOKENS)
+    assert len(found.notes) == 2 and "made for a tokenizer" in found.notes[1]
+    n_parameters = load(str(tiny_folders["llama"]), check=False).info.n_parameters
     assert found.model.n_parameters == n_parameters
     assert found.memory.weights == found.download == 4 * n_parameters
+    folder = tiny_folders["llama"]
     assert untimed("manifold", model=str(folder)).download == 0
     assert meta_model(RunOptions(folder)).file_bytes == (folder / "model.safetensors").stat().st_size
 
 
-def test_model_that_does_not_fit_is_told_and_not_refused(tiny_folders, tmp_path):
+def test_model_that_does_not_fit_is_told_and_not_refused(tmp_path):
     huge = LlamaConfig(hidden_size=16384, intermediate_size=65536, num_hidden_layers=150, num_attention_heads=128,
                        architectures=["LlamaForCausalLM"])  # fmt: skip
     huge.save_pretrained(tmp_path)
-    for file in tiny_folders["llama"].glob("*token*"):
-        shutil.copy(file, tmp_path)
     found = untimed("manifold", model=str(tmp_path), device="cpu")
     assert found.memory.weights > 1e12 and not found.fits
     shown = CliRunner().invoke(app, ["plan", "--model", str(tmp_path), "--device", "cpu", "--no-time"])
     assert shown.exit_code == 0 and "IT DOES NOT FIT" in shown.stdout
 
 
-def test_edited_pass_starts_at_its_first_layer_and_default_causal_has_a_hundred_controls(tiny_folders, monkeypatch):
-    sula = Run(PromptSet("sula", [Prompt(text="a word")] * 200), [np.zeros(4, dtype=int)] * 200)
-    monkeypatch.setattr("interp.running.passes.other_prompts", lambda model, name, options: sula)
+def test_edited_pass_starts_at_its_first_layer_and_default_causal_has_a_hundred_controls(tiny_folders, tmp_path):
+    (tmp_path / "config.json").write_text((tiny_folders["llama"] / "config.json").read_text())
     probe = make_probe("causal", {"layers": "2"})
-    found = untimed(probe, model=str(tiny_folders["llama"]))
+    found = untimed(probe, model=str(tmp_path))
     edited = [s for s in found.steps if s.what == "conditions of causal"]
     assert [(s.n, s.n_blocks, s.n_prompts) for s in edited] == [(144, 1, 40), (3, 1, 40)]
     assert any(s.what.endswith("on sula") and s.n > 100 for s in found.steps)
@@ -291,8 +289,32 @@ def test_plan_against_the_run(name, n_pool, tmp_path, hub_cache, stories):
     assert 1 / 1.5 < middle / seconds < 1.5
 
 
-def test_a_model_that_the_hub_does_not_give_out_is_not_planned(tmp_path, use_cache):
+def test_an_alias_whose_tokenizer_is_not_given_out_is_planned_by_its_known_shape(monkeypatch):
+    def refuse(files):
+        raise ModelError(asked="the tokenizer", found="the hub does not answer", fix="Wait.")
+
+    config = AutoConfig.for_model("gpt_neox", **ALIASES["pythia-70m"].shape)
+    files = ModelFiles(Path(), frozenset())
+    for name, given in (
+        ("source_of", lambda asked: ModelSource("pythia-70m", "the hub", files)),
+        ("read_config", lambda files: config),
+        ("has_tokenizer", lambda files: True),
+        ("read_tokenizer", refuse),
+    ):
+        monkeypatch.setattr(f"interp.running.meta_model.{name}", given)
+    with pytest.raises(ModelError, match="does not answer"):
+        meta_model(RunOptions(model="pythia-70m"))
+    known = meta_model(RunOptions(model="pythia-70m"), or_known=True)
+    assert "the hub does not answer: shapes are those that are known" in known.not_asked
+    assert known.model.info.n_layers == 6 and known.model.tokenizer is None
+
+
+@pytest.mark.parametrize("name", ["pythia-410m", "mistral-7b"])
+def test_an_alias_is_planned_without_the_hub(name, tmp_path, use_cache):
     use_cache(tmp_path)
-    for name in ("pythia-410m", "someone/unknown"):
-        with pytest.raises(InterpError, match="HF_HUB_OFFLINE is set"):
-            plan(model=name, is_timed=False)
+    done = CliRunner().invoke(app, ["plan", "--no-time", "--model", name])
+    assert done.exit_code == 0, done.output
+    said = " ".join(done.output.split())
+    assert "HF_HUB_OFFLINE is set" in said and "the tokenizer is not at hand" in said
+    with pytest.raises(InterpError, match="HF_HUB_OFFLINE is set"):
+        plan(model="someone/unknown", is_timed=False)
