@@ -113,12 +113,11 @@ def scores(setting: Setting, reading: Reading) -> Mapping[str, Scores]:
     mixed, position_mixed = ((1 - MIXED_IN) * q + MIXED_IN * reading.by_mean for q in (mine, position))
     with np.errstate(divide="ignore"):
         log_q = np.log2(mixed)
-    # the own entropies of permuted beliefs only change places
-    crossed = np.array([cross_entropy_bits(belief.values[order], log_q).mean() for order in setting.orders])
-    permuted = crossed - entropy_bits(belief.values).mean()
+    entropy = entropy_bits(belief.values)  # moves with the beliefs; clusters of unequal size repeat or leave out some
+    permuted = [(cross_entropy_bits(belief.values[order], log_q) - entropy[order]).mean() for order in setting.orders]
     return {
         "tvd": _scores(belief.values, mine, position, total_variation, setting.orders),
-        "kl_bits": Scores(kl_bits(belief.values, mixed), kl_bits(belief.values, position_mixed), permuted),
+        "kl_bits": Scores(kl_bits(belief.values, mixed), kl_bits(belief.values, position_mixed), np.array(permuted)),
     }
 
 

@@ -34,7 +34,7 @@ from interp.system.threads import side_by_side
 
 from ..measures.cloud import Cloud, n_places, own_number, refuse_layer
 from ..measures.entropy_correlation import Resampled, WithinToken, best_layer, correlation_estimates, within_groups
-from ..measures.field_checks import refuse_too_few, refuse_unknown
+from ..measures.field_checks import refuse_too_few
 from ..measures.geometry import count_distinct, dimension_estimates, spectral_estimates, spectrum_table
 from ..measures.halves import recurs
 from ..measures.layers import Scale
@@ -240,7 +240,6 @@ class Manifold(Probe):
         Target(self.target).refuse(prompts)
 
     def refuse_fields(self, n_layers: int | None) -> None:
-        refuse_unknown(self)
         least = {"n_permutations": 19, "n_null": 20, "n_bootstrap": 20}
         refuse_too_few(self, least, "too few to make a reference distribution from")
         refuse_too_few(self, {"per_quintile": 1, "n_dropped": 1, "n_splits": 2}, _TOO_FEW)
