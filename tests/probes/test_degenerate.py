@@ -95,7 +95,7 @@ CASES: dict[str, Callable[[Probe], Capture]] = {
 def spoken(probe: Probe, capture: Capture) -> Findings | InterpError:
     """What the probe says: findings that keep the contract and can be drawn, or an error of ours with its advice."""
     try:
-        refuse_few(capture.prompts, [probe])
+        refuse_few(capture.prompts, probe)
         found = probe.analyse(capture, {})
     except InterpError as refusal:
         assert refusal.asked and refusal.found and refusal.fix

@@ -302,6 +302,8 @@ def test_scores_equal_their_definitions():
     points, belief, _ = planted(n=60)
     belief[0] = [1, 0, 0]
     _, setting = setting_of(points, belief)
+    repeating = np.arange(60) // 2  # as where clusters differ in size
+    setting = replace(setting, orders=np.vstack([setting.orders, repeating]))
     predicted, position = belief + 0.3, np.full((60, 3), 1 / 3)
     predicted[1] = [2, -1, -1]
     found = scores(setting, told(predicted, position))
