@@ -114,6 +114,9 @@ _TABLE = (
 
 SITES: dict[str, Site] = {site.name: site for site in _TABLE}
 
+ROUTED = {"router_log_prob", "router_weight"}
+"""The sites of a router, which only a mixture of experts has."""
+
 
 _GROUPS: dict[str, tuple[str, ...]] = {
     "heads": ("attention",), "residual stream": ("block",), "attention": ("pattern",),

@@ -18,8 +18,8 @@ import torch
 from interp.family import Projection
 from interp.hooks.attention import Ours, in_own_thread, this_thread
 from interp.model import Model
+from interp.sites import ROUTED
 
-ROUTED = {"router_log_prob", "router_weight"}
 SiteHook = Callable[[str, int, torch.Tensor], torch.Tensor | None]
 
 

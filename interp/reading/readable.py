@@ -9,10 +9,10 @@ from collections.abc import Iterable
 from interp.errors import UsageError
 from interp.model import Model
 from interp.need import Need
+from interp.sites import ROUTED
 
 _OF_SUMS = {"attn_out", "mlp_out", "attn_logit", "mlp_logit"}
 _OF_FEED_FORWARD = {"mlp_out", "mlp_logit"}
-_OF_ROUTERS = {"router_log_prob", "router_weight"}
 EVERYWHERE = "resid"
 """The site that every model has."""
 
@@ -28,9 +28,9 @@ def _lacking(model: Model, need: Need, everywhere: bool) -> str | None:
         return "attention"
     if site.name == "readout_gram" and getattr(model.lens, "kind", "") != "jacobian":
         return "Jacobian lens: fit one (`interp lens fit`), and name it (--lens FILE)"
-    if site.name in _OF_ROUTERS and family.router is None:
+    if site.name in ROUTED and family.router is None:
         return "router of experts that is known to us"
-    if site.name in _OF_ROUTERS and not model.info.n_experts:
+    if site.name in ROUTED and not model.info.n_experts:
         return "experts in every layer"
     if site.name in _OF_FEED_FORWARD and family.mlp is None:
         return "feed-forward"
