@@ -30,12 +30,13 @@ from interp.prompt import PromptSet
 from interp.statistics.estimates import Estimates
 from interp.statistics.quantities import Quantities
 from interp.statistics.spectra import principal_axes, scaled
+from interp.statistics.units import too_few
 from interp.system.threads import side_by_side
 from interp.table import Table
 
 from ..measures.cloud import Cloud, n_places, own_number, refuse_layer
 from ..measures.field_checks import refuse_too_few, refuse_unknown
-from ..measures.layers import Counted, Layer, at_same_layer, layers_of
+from ..measures.layers import Layer, at_places, at_same_layer, layers_of
 from ..measures.sample_sizes import FEW_HALVES, MIN_FOLDS
 from ..measures.target import OWN_ENTROPY, Target
 from ..programs.swaps import STREAM, Directions, Swaps, planned_swaps, program_findings
@@ -189,14 +190,15 @@ class Belief(Probe):
         own = own_number(self.sites[0], primary, base.model)
         _check_units(pool)
         setting = make_setting(pool, belief, self.n_permutations, self.n_bootstrap, self._rng(0))
-        everywhere = np.arange(pool.rows.n_rows)
-        places = [p for site, cloud in clouds.items() for p in layers_of(site, cloud, everywhere, "centred")]
+        all_rows = np.arange(pool.rows.n_rows)
+        places = [p for site, cloud in clouds.items() for p in layers_of(site, cloud, all_rows, "centred")]
         readings = side_by_side(lambda place: read_belief(place.points, setting, self._rng(1)), places)
-        counted = Counted.of(places, pool, pool.n_units < FEW_HALVES, FEW_HALVES)
+        counted = pool.counted | too_few(pool.n_units, FEW_HALVES)
         scored = [scores(setting, reading) for reading in readings]
         by_place = self._by_place(places, readings, pool, setting)
         by_place |= {name: score_estimates([s[name] for s in scored], setting) for name in scored[0]}
-        by_place = {name: replace(of, about={**counted.everywhere, **of.about}) for name, of in by_place.items()}
+        everywhere = at_places(places, counted)
+        by_place = {name: replace(of, about={**everywhere, **of.about}) for name, of in by_place.items()}
         mine, (beyond, by_token) = readings[primary], beyond_token(places[primary].points, setting)
         left = f"position and the last token predict {belief.slots['belief']} exactly"
         left = left if belief.rank else still(belief)
@@ -209,8 +211,8 @@ class Belief(Probe):
             assert base.posterior is not None, "a belief comes with a posterior"
             score = output_distance(base[OUTPUT], np.asarray(base.posterior, np.float64), setting.orders)
             alone["output_tvd"] = score_estimates([score], setting)
-        alone = {name: replace(of, about=counted.about()) for name, of in alone.items()}
-        quantities = QUANTITIES.filled(unit=counted.unit, **belief.slots)
+        alone = {name: replace(of, about=counted) for name, of in alone.items()}
+        quantities = QUANTITIES.filled(unit=pool.resampled, **belief.slots)
         tables, of_swaps = self._swapped(base, under, setting, pool, quantities)
         by_layer = by_layer_table(places, by_place, readings, scored, belief)
         scalars = {

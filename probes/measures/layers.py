@@ -80,35 +80,10 @@ def layer_columns(places: Sequence[Layer]) -> dict[str, np.ndarray]:
     return {name: np.array([getattr(place, name) for place in places]) for name in names}
 
 
-@dataclass(frozen=True)
-class Counted:
-    """What numbers about places count, what is resampled, whether these are few, and where rows are few too.
-
-    `counts` are fields of a scalar (`Cloud.counted`); `enough` says how many would do, where these are too few.
-    """
-
-    counts: Mapping[str, Any]
-    unit: str
-    is_small: bool
-    underpowered: Sequence[bool]
-    enough: int | None = None
-
-    @classmethod
-    def of(
-        cls, places: Sequence[Layer], cloud: Cloud, is_small: bool, enough: int | None = None, **counts: int | None
-    ) -> "Counted":
-        """Of the prompts of a cloud, or of as many of them as `counts` say."""
-        few = [is_small or place.n_distinct_rows < FEW_POINTS for place in places]
-        return cls({**cloud.counted, **counts}, cloud.resampled, is_small, few, enough if is_small else None)
-
-    def about(self) -> dict[str, Any]:
-        """The fields of a scalar of all places together."""
-        return {**self.counts, "underpowered": self.is_small, "enough": self.enough}
-
-    @property
-    def everywhere(self) -> dict[str, Any]:
-        """The fields of a scalar of every place, as `Estimates.about`."""
-        return {**self.counts, "underpowered": self.underpowered, "enough": self.enough}
+def at_places(places: Sequence[Layer], about: Mapping[str, Any]) -> dict[str, Any]:
+    """What numbers count, for every place: few also where most of its rows are the same point."""
+    few = [about["underpowered"] or place.n_distinct_rows < FEW_POINTS for place in places]
+    return {**about, "underpowered": few}
 
 
 def layers_of(site: str, cloud: Cloud, fitting: Int[np.ndarray, " fitted"], scaling: Scaling) -> list[Layer]:

@@ -21,7 +21,7 @@ from jaxtyping import Float, Int
 from interp.statistics.correlation import unit_ranks
 from interp.statistics.ratio import ratio
 from interp.statistics.resampling import members_of
-from interp.statistics.ridge import PENALTIES, RowAxes, left_out_error
+from interp.statistics.ridge import _ALONE, PENALTIES, RowAxes, left_out_error
 
 from ..measures.half_forms import HalfForm
 from ..measures.halves import HalfSplit
@@ -29,9 +29,6 @@ from ..measures.layers import ScaledRows
 from .quantities import KEPT, WITHIN_TOKEN
 
 AXES = ("ridge", "pc1")
-
-_ALONE = 1e-9
-"""1 − leverage below which a row alone decides its own fit, so that leaving it out is undefined."""
 
 
 @dataclass(frozen=True)
