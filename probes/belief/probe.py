@@ -22,7 +22,6 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from interp.capture import Capture, ModelInfo
-from interp.errors import PromptError
 from interp.findings import Findings, Scalar
 from interp.need import Need
 from interp.probe import ADDED, AnalysisCost, Condition, Figure, Planned, Probe, Readout, Sentences
@@ -146,7 +145,6 @@ class Belief(Probe):
         if not self.interchange or "resid" not in self.sites:
             return ()
         belief, pool = ExactBelief.of(base, self._column), Cloud.of(base, STREAM)
-        _check_units(pool)
         setting = make_setting(pool, belief, 1, 1, self._rng(0))
         if belief.rank == 0:
             return ()
@@ -188,7 +186,6 @@ class Belief(Probe):
         pool = next(iter(clouds.values()))
         primary = pool.layer_index(self.layer)
         own = own_number(self.sites[0], primary, base.model)
-        _check_units(pool)
         setting = make_setting(pool, belief, self.n_permutations, self.n_bootstrap, self._rng(0))
         all_rows = np.arange(pool.rows.n_rows)
         places = [p for site, cloud in clouds.items() for p in layers_of(site, cloud, all_rows, "centred")]
@@ -327,15 +324,6 @@ class Belief(Probe):
         if not setting.position.names:
             notes.append("Position does not vary between rows: r2_beyond_position is r2.")
         return tuple(notes)
-
-
-def _check_units(pool: Cloud) -> None:
-    if pool.n_units < MIN_FOLDS:
-        raise PromptError(
-            asked=f"a readout of the belief cross-validated over {pool.in_words}",
-            found=f"fewer than {MIN_FOLDS} leave nothing to fit, choose and judge on",
-            fix="Give more (--n-pool); the statistics want two hundred or more.",
-        )
 
 
 def _arrays(places: Sequence[Layer], readings: Sequence[Reading], setting: Setting) -> dict[str, np.ndarray]:

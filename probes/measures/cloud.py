@@ -7,14 +7,13 @@ import numpy as np
 from jaxtyping import Bool, Float, Int, Num
 
 from interp.capture import Capture, ModelInfo
-from interp.errors import ModelError, PromptError, UsageError
+from interp.errors import ModelError, UsageError
 from interp.need import Need
 from interp.statistics.nulls import GaussianClouds
 from interp.statistics.units import clusters_of, counted, resampled_unit
 from interp.table import Table
 
 from .finite import finite
-from .sample_sizes import MIN_CLOUD
 from .target import OWN_ENTROPY, Target
 
 
@@ -33,27 +32,13 @@ class Cloud:
 
     @classmethod
     def of(cls, capture: Capture, need: Need, target: Target = OWN_ENTROPY) -> "Cloud":
-        """The rows of a need; numbers that are not finite, and fewer than three prompts, are rejected with a message.
+        """The rows of a need. Numbers that are not finite are rejected with a message.
 
         That holds for the model's entropies at these rows too, which most statistics of a cloud are compared with.
         """
         points = finite(capture, need)
         points = points.reshape(*points.shape[:2], -1)
         cloud = cls(points, target.added_to(capture.rows), capture.prompts.unit, target)
-        n_prompts = cloud.counted["n"]
-        if n_prompts < MIN_CLOUD:
-            raise PromptError(
-                asked=f"the geometry of {n_prompts} {cloud.unit}{'s' if n_prompts > 1 else ''}",
-                found=f"fewer than {MIN_CLOUD} points span no cloud",
-                fix="Give more prompts; the statistics want a hundred or more.",
-            )
-        if cloud.n_units < MIN_CLOUD:
-            raise PromptError(
-                asked=f"the geometry of {cloud.in_words}",
-                found=f"fewer than {MIN_CLOUD} clusters say nothing of how far a number could move",
-                fix="Give prompts of more templates or documents, name a column with --cluster COLUMN, or take each "
-                "prompt by itself with --cluster none.",
-            )
         n_bad = int((~np.isfinite(cloud.rows["next_entropy_bits"])).sum()) if "next_entropy_bits" in cloud.rows else 0
         if n_bad:
             raise ModelError(
