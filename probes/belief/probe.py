@@ -33,9 +33,9 @@ from interp.statistics.units import too_few
 from interp.system.threads import side_by_side
 from interp.table import Table
 
-from ..measures.cloud import Cloud, n_places, own_number, refuse_layer
+from ..measures.cloud import Cloud, own_number, refuse_layer
 from ..measures.field_checks import refuse_too_few, refuse_unknown
-from ..measures.layers import Layer, at_places, at_same_layer, layers_of
+from ..measures.layers import Layer, at_places, at_same_layer, by_site, layers_of
 from ..measures.sample_sizes import FEW_HALVES, MIN_FOLDS
 from ..measures.target import OWN_ENTROPY, Target
 from ..programs.swaps import STREAM, Directions, Swaps, planned_swaps, program_findings
@@ -137,8 +137,7 @@ class Belief(Probe):
     def refuse_fields(self, n_layers: int | None) -> None:
         refuse_unknown(self)
         refuse_too_few(self, {"n_permutations": 19, "n_bootstrap": 20}, "too few to say what chance alone would give")
-        if n_layers is not None:
-            refuse_layer(self.layer, n_places(self.sites[0], n_layers))
+        refuse_layer(self.layer, n_layers, self.sites[0])
 
     def conditions(self, base: Capture) -> Iterable[Condition]:
         """Swaps of what carries the belief between the sequences that it was not fitted on, and their controls."""
@@ -226,7 +225,11 @@ class Belief(Probe):
                 "decoded": decoded_table(pool, setting, mine.predicted, base, self._rng(2)),
                 **tables,
             },
-            arrays=_arrays(places, readings, setting) | {"primary_layer": np.array(own)},
+            arrays={
+                **by_site(places, [_kept(reading, belief.rank) for reading in readings]),
+                "held_out": setting.held_out, "primary_layer": np.array(own),
+                "belief_mean": belief.values[setting.folds.code != 0].mean(axis=0),
+            },
             notes=self._notes(pool, setting, own, bool(tables)),
         )  # fmt: skip
 
@@ -326,17 +329,10 @@ class Belief(Probe):
         return tuple(notes)
 
 
-def _arrays(places: Sequence[Layer], readings: Sequence[Reading], setting: Setting) -> dict[str, np.ndarray]:
-    """Readouts, encodings and their orthonormal bases, layer by layer; zero where there is none."""
-    fitted = setting.folds.code != 0
-    shared = {"held_out": setting.held_out, "belief_mean": setting.belief.values[fitted].mean(axis=0)}
-    arrays: dict[str, list[np.ndarray]] = {}
-    for place, reading in zip(places, readings, strict=True):
-        kept = {"readout": reading.readout, "encoding": reading.encoding, "origin": reading.origin}
-        kept |= {f"{name}_basis": _basis(kept[name], setting.belief.rank) for name in ("readout", "encoding")}
-        for name, value in kept.items():
-            arrays.setdefault(f"{place.site}.{name}", []).append(value)
-    return {name: np.array(values) for name, values in arrays.items()} | shared
+def _kept(reading: Reading, rank: int) -> dict[str, np.ndarray]:
+    """Readout, encoding and their orthonormal bases; zero where there is none."""
+    kept = {"readout": reading.readout, "encoding": reading.encoding, "origin": reading.origin}
+    return kept | {f"{name}_basis": _basis(kept[name], rank) for name in ("readout", "encoding")}
 
 
 def _spread(n_depths: int) -> list[int]:

@@ -32,7 +32,7 @@ from interp.statistics.spectra import Axes, Scaling, scaled
 from interp.statistics.units import too_few
 from interp.system.threads import side_by_side
 
-from ..measures.cloud import Cloud, n_places, own_number, refuse_layer
+from ..measures.cloud import Cloud, own_number, refuse_layer
 from ..measures.entropy_correlation import Order, WithinToken
 from ..measures.field_checks import refuse_too_few
 from ..measures.geometry import count_distinct, dimension_estimates, spectral_estimates, spectrum_table
@@ -224,8 +224,7 @@ class Manifold(Probe):
         least = {"n_permutations": 19, "n_null": 20, "n_bootstrap": 20}
         refuse_too_few(self, least, "too few to make a reference distribution from")
         refuse_too_few(self, {"per_quintile": 1, "n_dropped": 1, "n_splits": 2}, _TOO_FEW)
-        if n_layers is not None:
-            refuse_layer(self.layer, n_places(self.site, n_layers))
+        refuse_layer(self.layer, n_layers, self.site)
 
     def _notes(self, cloud: Cloud, small: Cloud, pool: Cloud, layer: int) -> list[str]:
         notes = [

@@ -133,7 +133,6 @@ class Cloud:
 
     def layer_index(self, layer: int) -> int:
         """The layer that is meant; negative ones count from the last."""
-        refuse_layer(layer, self.n_layers)
         return layer % self.n_layers
 
     def thinned(self, n_rows: int, rng: np.random.Generator) -> "Cloud":
@@ -146,13 +145,16 @@ class Cloud:
         return self.where(np.isin(self.units, chosen))
 
 
-def refuse_layer(layer: int, n_layers: int) -> None:
-    """Raise `UsageError` for a layer that is none of so many, counted from either end."""
-    if not -n_layers <= layer < n_layers:
+def refuse_layer(layer: int, n_layers: int | None, site: str = "") -> None:
+    """Raise `UsageError` for a layer of a site that a model of so many has not, counted from either end."""
+    if n_layers is None:  # not known yet
+        return
+    n = n_places(site, n_layers)
+    if not -n <= layer < n:
         raise UsageError(
             asked=f"layer {layer}",
-            found=f"the model has layers 0 to {n_layers - 1}",
-            fix=f"Choose one of them, or -1 to -{n_layers} counted from the last.",
+            found=f"the model has layers 0 to {n - 1}",
+            fix=f"Choose one of them, or -1 to -{n} counted from the last.",
         )
 
 

@@ -13,6 +13,10 @@ from .cloud import Cloud
 from .geometry import count_distinct
 from .sample_sizes import FEW_POINTS
 
+SITE_WORDS = {"v": "values", "z": "head outputs", "resid": "residual stream"}
+DEPTH = "layer (residual stream: depth)"
+"""The title of an axis along the layers of several sites."""
+
 
 @dataclass(frozen=True)
 class Scale:
@@ -84,6 +88,15 @@ def at_places(places: Sequence[Layer], about: Mapping[str, Any]) -> dict[str, An
     """What numbers count, for every place: few also where most of its rows are the same point."""
     few = [about["underpowered"] or place.n_distinct_rows < FEW_POINTS for place in places]
     return {**about, "underpowered": few}
+
+
+def by_site(places: Sequence[Layer], arrays: Sequence[Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:
+    """Arrays of every place under the name of its site and their own, layer by layer."""
+    found: dict[str, list[np.ndarray]] = {}
+    for place, kept in zip(places, arrays, strict=True):
+        for name, value in kept.items():
+            found.setdefault(f"{place.site}.{name}", []).append(value)
+    return {name: np.array(values) for name, values in found.items()}
 
 
 def layers_of(site: str, cloud: Cloud, fitting: Int[np.ndarray, " fitted"], scaling: Scaling) -> list[Layer]:

@@ -31,10 +31,10 @@ from interp.statistics.resampling import shuffles
 from interp.statistics.spectra import Scaling
 from interp.system.threads import side_by_side
 
-from ..measures.cloud import Cloud, n_places, own_number, refuse_layer
+from ..measures.cloud import Cloud, own_number, refuse_layer
 from ..measures.field_checks import refuse_too_few, refuse_unknown
 from ..measures.halves import N_HALF_SPLITS, HalfSplit, cloud_permutations, half_splits_of, label_by_type, orders_within
-from ..measures.layers import Layer, at_same_layer, layer_columns, layers_of
+from ..measures.layers import Layer, at_same_layer, by_site, layer_columns, layers_of
 from ..measures.nuisances import Design, nuisance_design
 from ..measures.sample_sizes import FEW_HALVED, MIN_HALVES, MIN_LEVEL
 from ..measures.target import EXACT_ENTROPY, NEXT_ENTROPY, Target
@@ -98,8 +98,7 @@ class ValueAxis(Probe):
     def refuse_fields(self, n_layers: int | None) -> None:
         refuse_unknown(self)
         refuse_too_few(self, {"n_permutations": 19}, "too few to say what chance alone would give")
-        if n_layers is not None:
-            refuse_layer(self.layer, n_places(self.sites[0], n_layers))
+        refuse_layer(self.layer, n_layers, self.sites[0])
 
     def analyse(self, base: Capture, under: Mapping[str, Readout]) -> Findings:
         self.refuse_fields(base.model.n_layers)
@@ -142,7 +141,7 @@ class ValueAxis(Probe):
                 "axes": QUANTITIES.table(layer_columns(places) | axis, BY_AXIS),
                 "held_out": held_out_table(pool, half_splits[0], found[primary].predicted, base),
             },
-            arrays=_arrays(places, found) | {"primary_layer": np.array(own)},
+            arrays=by_site(places, [*map(_kept, places, found)]) | {"primary_layer": np.array(own)},
             notes=(*target.notes, *self._notes(pool, treatments, nuisances, own)),
         )  # fmt: skip
 
@@ -259,18 +258,13 @@ def _at_primary(
     return found | {name: axis[column].at([primary]) for name, column in columns.items()}
 
 
-def _arrays(places: Sequence[Layer], found: Sequence[PlaceRead]) -> dict[str, np.ndarray]:
-    """Axes in raw coordinates, layer by layer, zero where there is none; means, deviations and score deviations."""
-    arrays: dict[str, list[np.ndarray]] = {}
-    for place, read in zip(places, found, strict=True):
-        kept: dict[str, np.ndarray] = {"mean": place.scale.mean, "sigma": place.scale.sigma}
-        for name in AXES:
-            axis = read.directions.get(name, np.zeros(len(place.scale.mean)))
-            kept[f"{name}.axis"] = place.scale.readout(axis)
-            kept[f"{name}.displacement"] = place.scale.displacement(axis)
-        directions = np.array([kept[f"{name}.axis"] for name in AXES])
-        scores = np.asarray(place.points, np.float64) @ directions.T - directions @ place.scale.mean
-        kept |= {f"{name}.score_sigma": sigma for name, sigma in zip(AXES, scores.std(axis=0), strict=True)}
-        for name, value in kept.items():
-            arrays.setdefault(f"{place.site}.{name}", []).append(value)
-    return {name: np.array(values) for name, values in arrays.items()}
+def _kept(place: Layer, read: PlaceRead) -> dict[str, np.ndarray]:
+    """Axes in raw coordinates, zero where there is none; means, deviations and score deviations."""
+    kept: dict[str, np.ndarray] = {"mean": place.scale.mean, "sigma": place.scale.sigma}
+    for name in AXES:
+        axis = read.directions.get(name, np.zeros(len(place.scale.mean)))
+        kept[f"{name}.axis"] = place.scale.readout(axis)
+        kept[f"{name}.displacement"] = place.scale.displacement(axis)
+    directions = np.array([kept[f"{name}.axis"] for name in AXES])
+    scores = np.asarray(place.points, np.float64) @ directions.T - directions @ place.scale.mean
+    return kept | {f"{name}.score_sigma": sigma for name, sigma in zip(AXES, scores.std(axis=0), strict=True)}

@@ -81,7 +81,7 @@ def test_the_residual_stream_is_read_after_its_layer():
 def test_points_lie_on_the_principal_axes_of_their_own_layer(n_layers):
     capture = synthetic_capture((V,), Shape(n_prompts=20, n_layers=n_layers))
     cloud = Cloud.of(capture, V)
-    table = points_table(cloud, cloud_axes(cloud, "centred"), snippets(cloud.rows, capture))
+    table = points_table(cloud, cloud_axes(cloud, "centred", 3), snippets(cloud.rows, capture))
     assert {"pc1", "pc2", "pc3", "prompt", "position", "next_entropy_bits", "text"} <= set(table.columns)
     assert "pc4" not in table.columns and "domain" not in table.columns
     for layer in range(n_layers):
