@@ -68,11 +68,6 @@ class Cloud:
         return self.rows["prompt"]
 
     @property
-    def entropy_bits(self) -> Float[np.ndarray, " row"]:
-        """The model's own next-token entropy at each row."""
-        return self.rows["next_entropy_bits"]
-
-    @property
     def sought(self) -> Float[np.ndarray, " row"]:
         """The target at each row."""
         return self.rows[self.target.name]

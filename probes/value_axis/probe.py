@@ -120,19 +120,16 @@ class ValueAxis(Probe):
             for name, treatment in treatments.items() for axis in AXES for sought in treatment.labels.targets
         }  # fmt: skip
         ridge, within = (judgements[name, "ridge", target.name] for name in (KEPT, WITHIN_TOKEN))
-        axis = axis_columns(ridge, found)
+        axis, best = axis_columns(ridge, found), ridge.most_chosen(pool.n_layers)
         numbers = _at_primary(places, primary, judgements, axis) | {
             "best_layer_r2": ridge.best_layer(pool.n_layers),
             "best_layer_r2_beyond_token": within.best_layer(pool.n_layers),
             "nuisance_r2": self._by_nuisances(pool, half_splits, surprisal, treatments[KEPT]),
         }
-        if previous := previous_of(base):
-            beyond = self._beyond_previous(pool, half_splits, surprisal, previous)
-            best = ridge.most_chosen(pool.n_layers)
-            read = {at: _read_alone(places[at], beyond, pool) for at in {primary, best}}
-            numbers |= {PREVIOUS: read[primary], f"best_layer_{PREVIOUS}": read[best]}
-        if pool.clusters is not None and pool.one_row_each:
-            numbers[WITHIN_CLUSTERS] = _read_alone(places[primary], self._within_clusters(pool, half_splits), pool)
+        for name, control in self._controls(pool, half_splits, surprisal, previous_of(base)).items():
+            asked = {name: primary} | ({f"best_layer_{name}": best} if name == PREVIOUS else {})
+            read = {at: _read_alone(places[at], control, pool) for at in {*asked.values()}}
+            numbers |= {number: read[at] for number, at in asked.items()}
         quantities = QUANTITIES.filled(**pool.slots, within=_within(pool))
         return quantities.findings(
             self.name, quantities.scalars(numbers),
@@ -166,28 +163,25 @@ class ValueAxis(Probe):
             ),
         }  # fmt: skip
 
-    def _beyond_previous(
+    def _controls(
         self, pool: Cloud, half_splits: Sequence[HalfSplit], surprisal: Mapping[str, np.ndarray],
         previous: Mapping[str, np.ndarray],
-    ) -> Treatment:  # fmt: skip
-        """Beyond the last token, the classes of the tokens before it regressed out too."""
-        rows, tokens = pool.rows, pool.rows["token"]
-        for name, column in previous.items():
-            rows = rows.with_column(name, column, "index")
-        design = nuisance_design(rows, (*pool.levels("domain"), *previous), surprisal, 2 * MIN_LEVEL)
-        orders = cloud_permutations(pool, tokens, self.n_permutations, np.random.default_rng([self.seed, 3]))
-        return Treatment.of(
-            pool, half_splits, {pool.target.name: np.asarray(pool.sought, np.float64)}, orders, groups=tokens,
-            nuisances=design.values, few=FEW_RECUR, is_beyond_token=True,
-        )  # fmt: skip
-
-    def _within_clusters(self, pool: Cloud, half_splits: Sequence[HalfSplit]) -> Treatment:
-        """Labels and activations from the mean of their cluster."""
-        orders = orders_within(pool.units, self.n_permutations, np.random.default_rng([self.seed, 4]))
-        return Treatment.of(
-            pool, half_splits, {pool.target.name: np.asarray(pool.sought, np.float64)}, orders, groups=pool.units,
-            few=FEW_TOGETHER, least=FEW_HALVED,
-        )  # fmt: skip
+    ) -> dict[str, Treatment]:  # fmt: skip
+        """Beyond the classes of the tokens before the last one too, of texts; and within clusters, where there are."""
+        sought, rows, tokens = {pool.target.name: np.asarray(pool.sought, np.float64)}, pool.rows, pool.rows["token"]
+        found = {}
+        if previous:
+            for name, column in previous.items():
+                rows = rows.with_column(name, column, "index")
+            design = nuisance_design(rows, (*pool.levels("domain"), *previous), surprisal, 2 * MIN_LEVEL)
+            orders = cloud_permutations(pool, tokens, self.n_permutations, np.random.default_rng([self.seed, 3]))
+            beyond = {"nuisances": design.values, "few": FEW_RECUR, "is_beyond_token": True}
+            found[PREVIOUS] = Treatment.of(pool, half_splits, sought, orders, groups=tokens, **beyond)
+        if pool.clusters is not None and pool.one_row_each:
+            orders = orders_within(pool.units, self.n_permutations, np.random.default_rng([self.seed, 4]))
+            few = {"few": FEW_TOGETHER, "least": FEW_HALVED}
+            found[WITHIN_CLUSTERS] = Treatment.of(pool, half_splits, sought, orders, groups=pool.units, **few)
+        return found
 
     def _by_nuisances(
         self, pool: Cloud, half_splits: Sequence[HalfSplit], surprisal: Mapping[str, np.ndarray], kept: Treatment

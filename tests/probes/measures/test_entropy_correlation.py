@@ -119,7 +119,7 @@ def test_within_the_token_most_templates_may_have_a_last_token_of_their_own():
 def test_the_best_layer_is_chosen_on_other_prompts_than_it_is_judged_on():
     rng = np.random.default_rng(3)
     cloud = cloud_of(n=200)
-    entropy = np.asarray(cloud.entropy_bits)
+    entropy = np.asarray(cloud.sought)
     coordinates = rng.standard_normal((6, 200))
     noise = scalars(Order(cloud, coordinates).best_layer(99, 0), BEST)[0]
     assert noise.p > 0.05 and abs(noise.null.value) < 0.01  # the best of six on the same prompts would lie far above 0
