@@ -7,14 +7,14 @@ import numpy as np
 from jaxtyping import Bool, Float, Int, Num
 
 from interp.capture import Capture, ModelInfo
-from interp.errors import ModelError, UsageError
+from interp.errors import UsageError
 from interp.need import Need
 from interp.statistics.nulls import GaussianClouds
 from interp.statistics.units import clusters_of, counted, resampled_unit
 from interp.table import Table
 
-from .finite import finite
-from .target import OWN_ENTROPY, Target
+from .finite import finite, refuse_not_finite
+from .target import NEXT_ENTROPY, OWN_ENTROPY, Target
 
 
 @dataclass(frozen=True)
@@ -39,13 +39,8 @@ class Cloud:
         points = finite(capture, need)
         points = points.reshape(*points.shape[:2], -1)
         cloud = cls(points, target.added_to(capture.rows), capture.prompts.unit, target)
-        n_bad = int((~np.isfinite(cloud.rows["next_entropy_bits"])).sum()) if "next_entropy_bits" in cloud.rows else 0
-        if n_bad:
-            raise ModelError(
-                asked=f"the next-token entropies of {capture.model.name}",
-                found=f"{n_bad} of {cloud.rows.n_rows} are not finite",
-                fix=f"Load the model in float32 (it was read in {capture.model.dtype}), or check its weights.",
-            )
+        if NEXT_ENTROPY in cloud.rows:
+            refuse_not_finite(capture, "next-token entropies", ~np.isfinite(cloud.rows[NEXT_ENTROPY]))
         return cloud
 
     @property

@@ -23,7 +23,7 @@ def capture_of(n, **columns):
 
 def test_entropies_that_are_not_finite_are_counted_and_none_at_all_is_no_fault():
     entropy = np.array([1.0, np.nan, 2.0, np.inf, 0.5])
-    with pytest.raises(ModelError, match="2 of 5 are not finite"):
+    with pytest.raises(ModelError, match="entropies of synthetic: 2 of 5 numbers are not finite"):
         Cloud.of(capture_of(5, next_entropy_bits=entropy), V)
     capture = capture_of(5)
     rows = capture.rows

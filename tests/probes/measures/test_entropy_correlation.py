@@ -8,6 +8,7 @@ from interp.probes.measures.entropy_correlation import Order, WithinToken
 from scipy import stats
 
 from interp.need import Need
+from interp.statistics.resampling import shuffles
 from interp.testing import Shape, synthetic_capture
 
 BEST = "best_layer_{prefix}_correlation"
@@ -32,25 +33,26 @@ def test_the_profile_is_spearmans_correlation_with_its_sign_turned_up():
         [-entropy + rng.standard_normal(30), entropy + rng.standard_normal(30), rng.standard_normal(30)]
     )
     order = Order(cloud, coordinates)
-    resampled, found = order.resampled(99, 80, 5), scalars(order.estimates(99, 80, 5))
+    (_, weights), found = order.resampled(99, 80, 5), scalars(order.estimates(99, 80, 5))
+    orders = shuffles(cloud.units, 99, np.random.default_rng(5))
     rho = np.array([stats.spearmanr(x, entropy)[0] for x in coordinates])
     assert rho[0] < 0 and [s.value for s in found] == pytest.approx(np.abs(rho))
-    permuted = np.array([[abs(stats.spearmanr(x, entropy[o])[0]) for x in coordinates] for o in resampled.orders])
+    permuted = np.array([[abs(stats.spearmanr(x, entropy[o])[0]) for x in coordinates] for o in orders])
     for layer, scalar in enumerate(found):
         reached = (permuted.max(axis=1) >= abs(rho[layer]) - 1e-12).sum()
         assert scalar.p == pytest.approx((1 + reached) / 100) and scalar.p_over == "layers"
         assert scalar.null.value == pytest.approx(permuted[:, layer].mean())
         np.testing.assert_allclose(scalar.null.band, np.quantile(permuted[:, layer], [0.025, 0.975]))
         turned = coordinates[layer] * np.sign(rho[layer])
-        times = np.rint(resampled.weights * 8 / 10).astype(int)  # of the ten of a stratum eight are drawn
+        times = np.rint(weights * 8 / 10).astype(int)  # of the ten of a stratum eight are drawn
         drawn = [stats.spearmanr(np.repeat(turned, w), np.repeat(entropy, w))[0] for w in times]
         half = stats.norm.ppf(0.975) * np.arctanh(drawn).std(ddof=1)
         np.testing.assert_allclose(scalar.interval, np.tanh(np.arctanh(abs(rho[layer])) + np.array([-half, half])))
         assert (scalar.n, scalar.n_unit) == (30, "prompt") and not scalar.underpowered
     for s in range(3):
-        np.testing.assert_allclose(resampled.weights[:, stratum == s].sum(axis=1), 10)
+        np.testing.assert_allclose(weights[:, stratum == s].sum(axis=1), 10)
     pool = cloud_of(stratum=stratum, drawn=np.arange(30) < 20)  # nobody drew these within strata
-    assert np.ptp(Order(pool, coordinates).resampled(19, 80, 5).weights[:, stratum == 0].sum(axis=1)) > 0
+    assert np.ptp(Order(pool, coordinates).resampled(19, 80, 5)[1][:, stratum == 0].sum(axis=1)) > 0
 
 
 def test_coordinates_and_tokens_that_never_vary_or_recur_are_undefined():
@@ -98,7 +100,10 @@ def test_within_the_token_ranks_of_recurring_rows_are_exchanged_within_it():
     assert first.value == pytest.approx(abs(stats.spearmanr(ranks[0][mine], ranks[1][mine])[0]))
     assert first.n == 28 and first.underpowered and first.enough == -(-100 * 30 // 28)
     assert first.null.name == "entropies permuted within tokens"
-    assert (token[mine][within.resampled(99, 1, 0).orders] == token[mine]).all()
+    permuted, _ = within.resampled(99, 1, 0)
+    for t in range(5):
+        among = np.sort(permuted[:, token[mine] == t], axis=1)
+        np.testing.assert_allclose(among, np.broadcast_to(among[0], among.shape), atol=1e-12)
     whole = scalars(Order(cloud, coordinates).estimates(99, 40, 0))[0]
     assert whole.p == 0.01 and first.p > 0.05  # what the two share is the token's
 
