@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float, Int
 
-from interp.information import kl_bits, restricted, total_variation
+from interp.information import cross_entropy_bits, entropy_bits, kl_bits, restricted, total_variation
 from interp.statistics.estimates import Estimates
 from interp.statistics.intervals import PLAIN, t_half_width, t_quantile
 from interp.statistics.jackknife import standard_error
@@ -111,9 +111,14 @@ def scores(setting: Setting, reading: Reading) -> Mapping[str, Scores]:
     mine, position = (decoded(belief, each) for each in (reading.predicted, reading.by_position))
     if belief.kind == "distribution":
         mixed, position_mixed = ((1 - MIXED_IN) * q + MIXED_IN * reading.by_mean for q in (mine, position))
+        with np.errstate(divide="ignore"):
+            log_q = np.log2(mixed)
+        # the own entropies of permuted beliefs only change places
+        crossed = np.array([cross_entropy_bits(truth[order], log_q).mean() for order in orders])
+        permuted = crossed - entropy_bits(truth).mean()
         return {
             "tvd": Scores.of(total_variation, truth, mine, position, orders),
-            "kl_bits": Scores.of(kl_bits, truth, mixed, position_mixed, orders),
+            "kl_bits": Scores(kl_bits(truth, mixed), kl_bits(truth, position_mixed), permuted),
         }
     over = {"set": np.mean, "category": np.all}.get(belief.kind)
     if over is None:

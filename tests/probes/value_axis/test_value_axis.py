@@ -124,6 +124,13 @@ def test_between_and_within_clusters_are_told_apart(between, within):
     assert "r2_within_clusters" not in world(points, entropy).scalars  # prompts that are alone
 
 
+def test_clusters_of_a_single_prompt_are_not_read_within_and_count_among_those_that_would_do():
+    cluster = np.r_[np.repeat(np.arange(25), 4), 25 + np.arange(15)]
+    rng = np.random.default_rng(0)
+    found = world(rng.standard_normal((115, D)), rng.uniform(0, 8, 115), cluster=cluster)["r2_within_clusters"]
+    assert (found.n, found.n_clusters, found.enough) == (100, 25, -(-30 * 40 // 25)) and found.underpowered
+
+
 def test_entropy_that_position_tells_exactly_is_undefined_beyond_it_and_says_so():
     per = 6
     entropy = np.tile(np.linspace(5, 1, per), 40)
