@@ -27,7 +27,7 @@ PENALTIES = 10.0 ** np.arange(-6, 4)
 _NEGLIGIBLE = 1e-10
 """Squared singular value, relative to the largest, below which an axis is rounding."""
 
-_ALONE = 1e-9
+ALONE = 1e-9
 """1 − leverage below which a prompt alone decides its own fit, so that leaving it out is undefined there."""
 
 _NEARLY_ALIKE = 1e-4
@@ -112,7 +112,7 @@ def _least_error(
         errors = np.array([left_out_error(left, loads, outside, one, nuisances, members) for one in shrink])
         return errors.argmin(axis=0)
     kept_back = 1 - np.square(nuisances).sum(axis=1, keepdims=True) - np.square(left) @ shrink.T
-    inverse = np.divide(1, kept_back, out=np.zeros_like(kept_back), where=kept_back > _ALONE).T
+    inverse = np.divide(1, kept_back, out=np.zeros_like(kept_back), where=kept_back > ALONE).T
     size = np.maximum(np.abs(loads).max(axis=0, initial=0.0), np.abs(outside).max(axis=0, initial=0.0))
     size[size == 0] = 1.0
     narrow = [x.astype(np.float32) for x in (left, loads / size, outside / size, kept, inverse)]
@@ -154,7 +154,7 @@ def left_out_error(
     for rows in members:
         own = np.concatenate([nuisances[rows], left[rows] * np.sqrt(shrink)], axis=-1)
         values, vectors = np.linalg.eigh(np.eye(rows.shape[1]) - own @ own.transpose(0, 2, 1))
-        values = np.divide(1, values, out=np.zeros_like(values), where=values > _ALONE)
+        values = np.divide(1, values, out=np.zeros_like(values), where=values > ALONE)
         inverse = (vectors * values[:, None, :]) @ vectors.transpose(0, 2, 1)
         total += np.square(inverse @ residual[rows]).sum(axis=(0, 1))
     return total

@@ -6,7 +6,7 @@ infinite where q is zero and p is not, which a projection easily gives; so for K
 belief of the sequences fitted on. Sets: a component is decoded as in the set above one half.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -87,6 +87,14 @@ class Scores:
     by_position: Float[np.ndarray, " row"]
     permuted: Float[np.ndarray, " permutation"]
 
+    @classmethod
+    def of(
+        cls, score: Callable[[np.ndarray, np.ndarray], np.ndarray], truth: np.ndarray, mine: np.ndarray,
+        position: np.ndarray, orders: Int[np.ndarray, "permutation row"],
+    ) -> "Scores":  # fmt: skip
+        permuted = np.array([score(truth[order], mine).mean() for order in orders])
+        return cls(score(truth, mine), score(truth, position), permuted)
+
 
 def decoded(belief: ExactBelief, predicted: Float[np.ndarray, "row component"]) -> Float[np.ndarray, "row component"]:
     """The belief that a linear prediction stands for: on the simplex, a set, the likeliest name, or itself."""
@@ -99,31 +107,22 @@ def decoded(belief: ExactBelief, predicted: Float[np.ndarray, "row component"]) 
 
 def scores(setting: Setting, reading: Reading) -> Mapping[str, Scores]:
     """The scores that the kind of belief has: none for a vector."""
-    belief = setting.belief
-    if belief.kind == "vector":
+    belief, truth, orders = setting.belief, setting.belief.values, setting.orders
+    mine, position = (decoded(belief, each) for each in (reading.predicted, reading.by_position))
+    if belief.kind == "distribution":
+        mixed, position_mixed = ((1 - MIXED_IN) * q + MIXED_IN * reading.by_mean for q in (mine, position))
+        with np.errstate(divide="ignore"):
+            log_q = np.log2(mixed)
+        own = entropy_bits(truth)  # moves with the beliefs; clusters of unequal size repeat or leave out some
+        permuted = np.array([(cross_entropy_bits(truth[order], log_q) - own[order]).mean() for order in orders])
+        return {
+            "tvd": Scores.of(total_variation, truth, mine, position, orders),
+            "kl_bits": Scores(kl_bits(truth, mixed), kl_bits(truth, position_mixed), permuted),
+        }
+    over = {"set": np.mean, "category": np.all}.get(belief.kind)
+    if over is None:
         return {}
-    mine, position = decoded(belief, reading.predicted), decoded(belief, reading.by_position)
-    if belief.kind in ("set", "category"):
-        over = np.mean if belief.kind == "set" else np.all
-
-        def is_right(truth: np.ndarray, answer: np.ndarray) -> np.ndarray:
-            return over(truth == answer, axis=1).astype(np.float64)
-
-        return {"accuracy": _scores(belief.values, mine, position, is_right, setting.orders)}
-    mixed, position_mixed = ((1 - MIXED_IN) * q + MIXED_IN * reading.by_mean for q in (mine, position))
-    with np.errstate(divide="ignore"):
-        log_q = np.log2(mixed)
-    entropy = entropy_bits(belief.values)  # moves with the beliefs; clusters of unequal size repeat or leave out some
-    permuted = [(cross_entropy_bits(belief.values[order], log_q) - entropy[order]).mean() for order in setting.orders]
-    return {
-        "tvd": _scores(belief.values, mine, position, total_variation, setting.orders),
-        "kl_bits": Scores(kl_bits(belief.values, mixed), kl_bits(belief.values, position_mixed), np.array(permuted)),
-    }
-
-
-def _scores(truth: np.ndarray, mine: np.ndarray, position: np.ndarray, score, orders: np.ndarray) -> Scores:
-    permuted = np.array([score(truth[order], mine).mean() for order in orders])
-    return Scores(score(truth, mine), score(truth, position), permuted)
+    return {"accuracy": Scores.of(lambda p, q: over(p == q, axis=1).astype(np.float64), truth, mine, position, orders)}
 
 
 def output_distance(
@@ -132,7 +131,7 @@ def output_distance(
 ) -> Scores:  # fmt: skip
     """Total variation of the model's own prediction (log2), restricted to the outcomes, from the exact posterior."""
     q = np.exp2(restricted(log_q))
-    return _scores(posterior, q, np.full_like(q, np.nan), total_variation, orders)
+    return Scores.of(total_variation, posterior, q, np.full_like(q, np.nan), orders)
 
 
 def score_estimates(scores: Sequence[Scores], setting: Setting) -> Estimates:

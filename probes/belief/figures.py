@@ -9,21 +9,20 @@ from interp.plotting import NULL, PALETTE, VALUE, Chart, span
 from interp.probe import Figure
 from interp.table import Table
 
+from ..measures.layers import DEPTH, SITE_WORDS
 from ..measures.target import COLUMN, Target
-from .target import slots_of
 
-_SITE_WORDS = {"v": "values", "z": "head outputs", "resid": "residual stream"}
-_DEPTH = "layer (residual stream: depth)"
 _TIED = "equally likely"
 Said = Mapping[str, str]
-"""The exact posterior in words, or the column in its place (`slots_of`)."""
+"""The exact posterior in words, or the column in its place; one of them, and many."""
 
 
 def figures(findings: Findings) -> tuple[Figure, ...]:
     """The belief beside its decoding, where it can be read, what it is compared with, and how it gathers."""
     by_layer = findings.tables["by_layer"]
     column = Target.of(by_layer, takes_names=True) if COLUMN in by_layer else None
-    said = slots_of(column) if column else {"belief": "the exact posterior", "beliefs": "posteriors"}
+    words = (column.words, column.many) if column else ("the exact posterior", "posteriors")
+    said = dict(zip(("belief", "beliefs"), words, strict=True))
     drawn = [_decoded(findings.tables["decoded"], said), _by_site(by_layer, said), _controls(findings, said)]
     if np.isfinite(by_layer["silhouette"]).any():
         drawn.append(_silhouette(by_layer))
@@ -75,11 +74,11 @@ def _decoded(table: Table, said: Said) -> Figure:
 
 
 def _by_site(table: Table, said: Said) -> Figure:
-    chart = Chart(table, "layer", _DEPTH, "held-out R² (fraction)")
+    chart = Chart(table, "layer", DEPTH, "held-out R² (fraction)")
     for site, mine, colour in chart.by("site"):
         mine.null_band("r2")
-        mine.curve("r2", _SITE_WORDS[site], colour, "solid")
-        mine.curve("r2_beyond_position", f"{_SITE_WORDS[site]}, beyond position", colour, "dot")
+        mine.curve("r2", SITE_WORDS[site], colour, "solid")
+        mine.curve("r2_beyond_position", f"{SITE_WORDS[site]}, beyond position", colour, "dot")
     cut = chart.limit_r2("r2", "r2_low", "r2_beyond_position")
     reading = (
         f"Share of the variance of {said['belief']} that a linear readout predicts in held-out sequences, with 95 % "
@@ -94,7 +93,7 @@ def _controls(findings: Findings, said: Said) -> Figure:
     site = str(table["site"][0])
     table = table.where(table["site"] == site)
     table = table.with_column("position", np.full(table.n_rows, findings["position_r2"].value), "fraction")
-    chart = Chart(table, "layer", _DEPTH, f"held-out R² (fraction, {_SITE_WORDS[site]})")
+    chart = Chart(table, "layer", DEPTH, f"held-out R² (fraction, {SITE_WORDS[site]})")
     chart.curve("r2", said["belief"], VALUE)
     for column, name, colour, dash, mode in (
         ("random_subspace_r2", "from random subspaces of its rank", PALETTE[1], "dash", "lines+markers"),
@@ -113,10 +112,10 @@ def _controls(findings: Findings, said: Said) -> Figure:
 
 
 def _silhouette(table: Table) -> Figure:
-    chart = Chart(table, "layer", _DEPTH, "mean silhouette by most likely state")
+    chart = Chart(table, "layer", DEPTH, "mean silhouette by most likely state")
     for site, mine, colour in chart.by("site"):
         mine.null_band("silhouette")
-        mine.curve("silhouette", _SITE_WORDS[site], colour)
+        mine.curve("silhouette", SITE_WORDS[site], colour)
     reading = (
         "Near 1, the activations form one tight cluster for each most likely state; at 0, the clusters overlap; below "
         "0, most activations are nearer to another state's. The null: states of other sequences."

@@ -22,7 +22,6 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from interp.capture import Capture, ModelInfo
-from interp.errors import PromptError
 from interp.findings import Findings, Scalar
 from interp.need import Need
 from interp.probe import ADDED, AnalysisCost, Condition, Figure, Planned, Probe, Readout, Sentences
@@ -30,12 +29,13 @@ from interp.prompt import PromptSet
 from interp.statistics.estimates import Estimates
 from interp.statistics.quantities import Quantities
 from interp.statistics.spectra import principal_axes, scaled
+from interp.statistics.units import too_few
 from interp.system.threads import side_by_side
 from interp.table import Table
 
-from ..measures.cloud import Cloud, n_places, own_number, refuse_layer
+from ..measures.cloud import Cloud, own_number, refuse_layer
 from ..measures.field_checks import refuse_too_few, refuse_unknown
-from ..measures.layers import Counted, Layer, at_same_layer, layers_of
+from ..measures.layers import Layer, at_places, at_same_layer, by_site, layers_of
 from ..measures.sample_sizes import FEW_HALVES, MIN_FOLDS
 from ..measures.target import OWN_ENTROPY, Target
 from ..programs.swaps import STREAM, Directions, Swaps, planned_swaps, program_findings
@@ -137,15 +137,13 @@ class Belief(Probe):
     def refuse_fields(self, n_layers: int | None) -> None:
         refuse_unknown(self)
         refuse_too_few(self, {"n_permutations": 19, "n_bootstrap": 20}, "too few to say what chance alone would give")
-        if n_layers is not None:
-            refuse_layer(self.layer, n_places(self.sites[0], n_layers))
+        refuse_layer(self.layer, n_layers, self.sites[0])
 
     def conditions(self, base: Capture) -> Iterable[Condition]:
         """Swaps of what carries the belief between the sequences that it was not fitted on, and their controls."""
         if not self.interchange or "resid" not in self.sites:
             return ()
         belief, pool = ExactBelief.of(base, self._column), Cloud.of(base, STREAM)
-        _check_units(pool)
         setting = make_setting(pool, belief, 1, 1, self._rng(0))
         if belief.rank == 0:
             return ()
@@ -187,16 +185,16 @@ class Belief(Probe):
         pool = next(iter(clouds.values()))
         primary = pool.layer_index(self.layer)
         own = own_number(self.sites[0], primary, base.model)
-        _check_units(pool)
         setting = make_setting(pool, belief, self.n_permutations, self.n_bootstrap, self._rng(0))
-        everywhere = np.arange(pool.rows.n_rows)
-        places = [p for site, cloud in clouds.items() for p in layers_of(site, cloud, everywhere, "centred")]
+        all_rows = np.arange(pool.rows.n_rows)
+        places = [p for site, cloud in clouds.items() for p in layers_of(site, cloud, all_rows, "centred")]
         readings = side_by_side(lambda place: read_belief(place.points, setting, self._rng(1)), places)
-        counted = Counted.of(places, pool, pool.n_units < FEW_HALVES, FEW_HALVES)
+        counted = pool.counted | too_few(pool.n_units, FEW_HALVES)
         scored = [scores(setting, reading) for reading in readings]
         by_place = self._by_place(places, readings, pool, setting)
         by_place |= {name: score_estimates([s[name] for s in scored], setting) for name in scored[0]}
-        by_place = {name: replace(of, about={**counted.everywhere, **of.about}) for name, of in by_place.items()}
+        everywhere = at_places(places, counted)
+        by_place = {name: replace(of, about={**everywhere, **of.about}) for name, of in by_place.items()}
         mine, (beyond, by_token) = readings[primary], beyond_token(places[primary].points, setting)
         left = f"position and the last token predict {belief.slots['belief']} exactly"
         left = left if belief.rank else still(belief)
@@ -209,8 +207,8 @@ class Belief(Probe):
             assert base.posterior is not None, "a belief comes with a posterior"
             score = output_distance(base[OUTPUT], np.asarray(base.posterior, np.float64), setting.orders)
             alone["output_tvd"] = score_estimates([score], setting)
-        alone = {name: replace(of, about=counted.about()) for name, of in alone.items()}
-        quantities = QUANTITIES.filled(unit=counted.unit, **belief.slots)
+        alone = {name: replace(of, about=counted) for name, of in alone.items()}
+        quantities = QUANTITIES.filled(unit=pool.resampled, **belief.slots)
         tables, of_swaps = self._swapped(base, under, setting, pool, quantities)
         by_layer = by_layer_table(places, by_place, readings, scored, belief)
         scalars = {
@@ -227,7 +225,11 @@ class Belief(Probe):
                 "decoded": decoded_table(pool, setting, mine.predicted, base, self._rng(2)),
                 **tables,
             },
-            arrays=_arrays(places, readings, setting) | {"primary_layer": np.array(own)},
+            arrays={
+                **by_site(places, [_kept(reading, belief.rank) for reading in readings]),
+                "held_out": setting.held_out, "primary_layer": np.array(own),
+                "belief_mean": belief.values[setting.folds.code != 0].mean(axis=0),
+            },
             notes=self._notes(pool, setting, own, bool(tables)),
         )  # fmt: skip
 
@@ -327,26 +329,10 @@ class Belief(Probe):
         return tuple(notes)
 
 
-def _check_units(pool: Cloud) -> None:
-    if pool.n_units < MIN_FOLDS:
-        raise PromptError(
-            asked=f"a readout of the belief cross-validated over {pool.in_words}",
-            found=f"fewer than {MIN_FOLDS} leave nothing to fit, choose and judge on",
-            fix="Give more (--n-pool); the statistics want two hundred or more.",
-        )
-
-
-def _arrays(places: Sequence[Layer], readings: Sequence[Reading], setting: Setting) -> dict[str, np.ndarray]:
-    """Readouts, encodings and their orthonormal bases, layer by layer; zero where there is none."""
-    fitted = setting.folds.code != 0
-    shared = {"held_out": setting.held_out, "belief_mean": setting.belief.values[fitted].mean(axis=0)}
-    arrays: dict[str, list[np.ndarray]] = {}
-    for place, reading in zip(places, readings, strict=True):
-        kept = {"readout": reading.readout, "encoding": reading.encoding, "origin": reading.origin}
-        kept |= {f"{name}_basis": _basis(kept[name], setting.belief.rank) for name in ("readout", "encoding")}
-        for name, value in kept.items():
-            arrays.setdefault(f"{place.site}.{name}", []).append(value)
-    return {name: np.array(values) for name, values in arrays.items()} | shared
+def _kept(reading: Reading, rank: int) -> dict[str, np.ndarray]:
+    """Readout, encoding and their orthonormal bases; zero where there is none."""
+    kept = {"readout": reading.readout, "encoding": reading.encoding, "origin": reading.origin}
+    return kept | {f"{name}_basis": _basis(kept[name], rank) for name in ("readout", "encoding")}
 
 
 def _spread(n_depths: int) -> list[int]:

@@ -36,7 +36,7 @@ class ExactBelief:
     kind: Kind
     source: str
     names: tuple[str, ...] = ()
-    slots: Mapping[str, str] = field(default_factory=lambda: slots_of(None))
+    slots: Mapping[str, str] = field(default_factory=lambda: {"belief": "the exact posterior", "beliefs": "beliefs"})
 
     @classmethod
     def of(cls, capture: Capture, target: Target | None = None) -> "ExactBelief":
@@ -64,11 +64,11 @@ class ExactBelief:
 
     @classmethod
     def _of_column(cls, values: Shaped[np.ndarray, " row"], target: Target) -> "ExactBelief":
-        source = f"column {target.words} of the prompts"
+        source, slots = f"column {target.words} of the prompts", {"belief": target.words, "beliefs": target.many}
         if values.dtype.kind == "U":
             names, code = np.unique(values, return_inverse=True)
-            return cls(np.eye(len(names))[code], "category", source, tuple(names.tolist()), slots_of(target))
-        return cls(values[:, None], _kind(values[:, None]), source, (target.name,), slots_of(target))
+            return cls(np.eye(len(names))[code], "category", source, tuple(names.tolist()), slots)
+        return cls(values[:, None], _kind(values[:, None]), source, (target.name,), slots)
 
     @property
     def varies(self) -> Bool[np.ndarray, " component"]:
@@ -87,13 +87,6 @@ class ExactBelief:
         largest = self.values.max(axis=1, keepdims=True)
         alone = (self.values >= largest - 1e-9).sum(axis=1) == 1
         return np.where(alone, self.values.argmax(axis=1), -1)
-
-
-def slots_of(target: Target | None) -> dict[str, str]:
-    """The exact belief in words, or the column in its place; one of them, and many."""
-    if target is None:
-        return {"belief": "the exact posterior", "beliefs": "beliefs"}
-    return {"belief": target.words, "beliefs": target.many}
 
 
 def _kind(values: np.ndarray) -> Kind:

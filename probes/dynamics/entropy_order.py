@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float, Int
+from scipy import sparse
 
 from interp.statistics.intervals import null_from_draws, t_quantile
 from interp.statistics.jackknife import equal_groups, standard_error
@@ -89,11 +90,8 @@ def _sums(
     """For every group and bin: the rows, the sum of their squared lengths, and the sum of the points."""
     cell = group * n_bins + code
     entries = np.column_stack([np.ones(len(points)), np.square(points).sum(axis=1), points])
-    order = np.argsort(cell, kind="stable")
-    present, starts = np.unique(cell[order], return_index=True)
-    found = np.zeros((n_groups * n_bins, entries.shape[1]))
-    found[present] = np.add.reduceat(entries[order], starts, axis=0)
-    return found.reshape(n_groups, n_bins, -1)
+    member = sparse.csr_array((np.ones(len(cell)), (cell, np.arange(len(cell)))), shape=(n_groups * n_bins, len(cell)))
+    return (member @ entries).reshape(n_groups, n_bins, -1)
 
 
 def _statistics(

@@ -146,8 +146,7 @@ class Dynamics(Probe):
 
     def refuse_fields(self, n_layers: int | None) -> None:
         refuse_too_few(self, _LEAST, "too few to make a reference distribution from")
-        if n_layers is not None:
-            refuse_layer(self.layer, n_layers)
+        refuse_layer(self.layer, n_layers)
         if not 0 < self.epsilon < 1:
             raise UsageError(
                 asked=f"dynamics.epsilon = {self.epsilon}",

@@ -11,6 +11,8 @@ Layers and heads keep their axes; what is shown to the eye is of the primary lay
     for the eye   `coordinates` [point, 2] in the first plane of the end's values
 """
 
+from dataclasses import replace
+
 import numpy as np
 from jaxtyping import Float
 
@@ -23,10 +25,11 @@ from interp.statistics.spectra import principal_axes, scaled
 from interp.statistics.units import Units
 
 from ..measures.cloud import Cloud
-from ..measures.entropy_correlation import Resampled, correlation_estimates
+from ..measures.entropy_correlation import Order
 from ..measures.geometry import spectral_estimates
 from ..measures.key_cosines import column_measures, gaussian_references, over_heads
 from ..measures.maps import cloud_axes
+from ..measures.target import EXACT_ENTROPY, NEXT_ENTROPY, Target
 from ..measures.token_cosines import TokenSets, no_token_sets, token_cosines
 from .entropy_order import ORDERED, EntropyOrder, ordered_statistics
 from .frame import Weights, drift, frame_distances, of_another
@@ -142,10 +145,9 @@ def _profiles(
     clouds = cloud.gaussian(_N_CLOUDS, seed)
     found: dict[str, np.ndarray | Estimates] = dict(spectral_estimates(cloud, "centred", clouds))
     first = np.array([axes.scores[:, 0] for axes in cloud_axes(cloud, "centred", 1)])
-    resampled = Resampled.of(cloud, n_draws, n_draws, seed)
-    for column, name in (("next", "entropy_correlation"), ("bayes", "bayes_entropy_correlation")):
-        if f"{column}_entropy_bits" in cloud.rows:
-            found[name] = correlation_estimates(first, f"{column}_entropy_bits", cloud, resampled)
+    for column, name in ((NEXT_ENTROPY, "entropy_correlation"), (EXACT_ENTROPY, "bayes_entropy_correlation")):
+        if column in cloud.rows:
+            found[name] = Order(replace(cloud, target=Target(column)), first).estimates(n_draws, n_draws, seed)
     order = EntropyOrder.of(reference_entropy(final), cloud.n_units)
     ordered = np.array([ordered_statistics(x, order, cloud.units, _N_CLOUDS, seed) for x in cloud.points])
     found |= {name: ordered[:, i].T for i, name in enumerate(ORDERED)}
@@ -155,7 +157,7 @@ def _profiles(
 def reference_entropy(final: Capture) -> Float[np.ndarray, " row"]:
     """The entropy that orders the states at every checkpoint: the exact posterior's, else that of the end."""
     rows = final.rows
-    return np.asarray(rows["bayes_entropy_bits" if "bayes_entropy_bits" in rows else "next_entropy_bits"], np.float64)
+    return np.asarray(rows[EXACT_ENTROPY if EXACT_ENTROPY in rows else NEXT_ENTROPY], np.float64)
 
 
 def _keys(capture: Capture, cloud: Cloud, seed: int) -> dict[str, Estimates]:

@@ -13,7 +13,7 @@ are alike, and so `moved` is not one half there. Rows of a sequence share their 
 often good for all: the test is therefore over whole sequences, whose excess over what is expected changes sign.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -53,30 +53,24 @@ class Pairs:
         return cls(row, advantage[:, row, key], change[:, row, key])
 
 
-def agreement(advantage: Values, change: Values) -> Float[np.ndarray, "measure head"]:
-    """The three measures of every head, in the order of `MEASURES`; NaN where no attention moved."""
-    return _measures(advantage > 0, advantage < 0, unit_ranks(advantage), change, unit_ranks(change))
-
-
-def _measures(up: np.ndarray, down: np.ndarray, ranks: np.ndarray, change: np.ndarray, moved: np.ndarray) -> np.ndarray:
-    agrees = (up & (change > 0)) | (down & (change < 0))
-    size = np.abs(change)
+def agreement(pairs: Pairs, orders: Iterable[np.ndarray]) -> Float[np.ndarray, "order measure head"]:
+    """The three measures of every head with the advantages in each order; NaN where no attention moved."""
+    ranks, moved, size = unit_ranks(pairs.advantage), unit_ranks(pairs.change), np.abs(pairs.change)
     total = size.sum(axis=1)
-    share = ratio((size * agrees).sum(axis=1), total)
-    # Spearman's ρ is 0 for a head that nothing moved in; it is undefined
-    rho = np.where(total > 0, (ranks * moved).sum(axis=1), np.nan)
-    return np.stack([share, np.where(total > 0, agrees.mean(axis=1), np.nan), rho])
+    found = []
+    for order in orders:
+        agrees = np.sign(pairs.advantage[:, order]) * np.sign(pairs.change) > 0
+        share = ratio((size * agrees).sum(axis=1), total)
+        # Spearman's ρ is 0 for a head that nothing moved in; it is undefined
+        rho = (ranks[:, order] * moved).sum(axis=1)
+        found.append([share, *np.where(total > 0, [agrees.mean(axis=1), rho], np.nan)])
+    return np.array(found)
 
 
-def permuted_agreement(pairs: Pairs, n: int, rng: np.random.Generator) -> Float[np.ndarray, "permutation measure head"]:
-    """The measures with the advantages of every row permuted; the same permutations for all heads."""
-    up, down, ranks = pairs.advantage > 0, pairs.advantage < 0, unit_ranks(pairs.advantage)
-    moved = unit_ranks(pairs.change)
-    found = np.empty((n, len(MEASURES), len(ranks)))
-    for i in range(n):
-        order = np.argsort(pairs.row + rng.random(len(pairs.row)))
-        found[i] = _measures(up[:, order], down[:, order], ranks[:, order], pairs.change, moved)
-    return found
+def permutations(pairs: Pairs, n: int, rng: np.random.Generator) -> Iterator[np.ndarray]:
+    """`n` orders of the pairs that permute the advantages of every row, the same for all heads."""
+    for _ in range(n):
+        yield np.argsort(pairs.row + rng.random(len(pairs.row)))
 
 
 @dataclass(frozen=True)
@@ -93,8 +87,8 @@ class Routed:
     @classmethod
     def of(cls, all_pairs: Sequence[Pairs], n: int, rng: np.random.Generator) -> "Routed":
         """Expected is the mean over `n` permutations; as many draws of the signs are made."""
-        observed = np.stack([agreement(pairs.advantage, pairs.change) for pairs in all_pairs])
-        expected = np.stack([permuted_agreement(pairs, n, rng).mean(axis=0) for pairs in all_pairs])
+        observed = np.concatenate([agreement(pairs, [np.arange(len(pairs.row))]) for pairs in all_pairs])
+        expected = np.stack([agreement(pairs, permutations(pairs, n, rng)).mean(axis=0) for pairs in all_pairs])
         return cls(observed, expected, random_signs(np.arange(len(all_pairs)), n, rng))
 
     def test(

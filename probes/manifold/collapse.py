@@ -20,15 +20,14 @@ from jaxtyping import Bool, Float, Int, Shaped
 from scipy import special
 
 from interp.statistics.entropy_draw import N_STRATA
-from interp.statistics.intervals import CONFIDENCE
+from interp.statistics.intervals import CONFIDENCE, maximum_statistic_p
 from interp.statistics.jackknife import (
     Deletions,
     influences,
     spectral_intervals,
     without_each_group,
-    without_each_row,
 )
-from interp.statistics.resampling import n_before, shuffles
+from interp.statistics.resampling import n_before, ordered_within, shuffles
 from interp.statistics.spectra import Scaling, centred_gram, eigenvalues, gram_statistics, scaled, spectral_statistics
 from interp.statistics.units import clusters_of
 from interp.table import Table
@@ -135,18 +134,15 @@ class Pool:
 
     def permuted(self, rng: np.random.Generator) -> Shaped[np.ndarray, " row"]:
         """The labels permuted within fifth of entropy and third of length; of clusters within third of length."""
-        labels = self.labels.copy()
         if not self.is_alone:
+            labels = self.labels.copy()
             code, counts = np.unique(self.clusters, return_inverse=True, return_counts=True)[1:]
             third = np.rint(np.bincount(code, self.lengths) / counts)[code]
             for rows in (np.flatnonzero(third == value) for value in np.unique(third)):
                 labels[rows] = self.labels[rows[shuffles(code[rows], 1, rng)[0]]]
             return labels
         cell = self.fifths * N_LENGTH_BINS + self.lengths
-        by_cell = np.argsort(cell, kind="stable")
-        shuffled = np.lexsort((rng.random(len(cell)), cell))
-        labels[by_cell] = self.labels[shuffled]
-        return labels
+        return self.labels[ordered_within(cell, rng.random((1, len(cell))))[0]]
 
 
 class Spectra:
@@ -169,20 +165,10 @@ class Spectra:
         code, counts = np.unique(clusters[member], return_inverse=True, return_counts=True)[1:]
         n = len(counts)
         if self.scaling == "centred":
-            statistics = without_each_unit(scaled(self.rows[member], "centred"), code)
+            statistics = without_each_group(scaled(self.rows[member], "centred"), code)
         else:
             statistics = np.concatenate([self.statistics(member[code != i][None]) for i in range(n)])
         return Deletions(statistics, n, 1, "delete-one jackknife", counts / len(member))
-
-
-def without_each_unit(
-    centred: Float[np.ndarray, "row feature"], units: Int[np.ndarray, " row"]
-) -> Float[np.ndarray, "unit statistic"]:
-    """The spectral statistics of centred rows without each unit's rows in turn, recentred."""
-    names, codes = np.unique(units, return_inverse=True)
-    if len(names) == len(units):
-        return without_each_row(centred)[np.argsort(codes)]
-    return without_each_group(centred, codes)
 
 
 @dataclass(frozen=True)
@@ -199,10 +185,10 @@ class Collapse:
     n_clusters: int
     statistics: Float[np.ndarray, "set statistic"]
     intervals: Float[np.ndarray, "set statistic bound"]
-    changes: Float[np.ndarray, "domain statistic"]
-    bounds: Float[np.ndarray, "bound domain statistic"]
-    permuted: Float[np.ndarray, "permutation domain statistic"]
-    p: Float[np.ndarray, "domain statistic"]
+    changes: Float[np.ndarray, "set statistic"]
+    bounds: Float[np.ndarray, "bound set statistic"]
+    permuted: Float[np.ndarray, "permutation set statistic"]
+    p: Float[np.ndarray, "set statistic"]
 
 
 def domain_collapse(pool: Pool, spectra: Spectra, n_permutations: int, rng: np.random.Generator) -> Collapse:
@@ -210,11 +196,10 @@ def domain_collapse(pool: Pool, spectra: Spectra, n_permutations: int, rng: np.r
     sets = pool.sets(pool.labels)
     statistics = spectra.statistics(sets)
     drawn = np.array([spectra.statistics(pool.sets(labels)) for labels in pool.permutations(n_permutations, rng)])
-    permuted, changes = drawn[:, 1:] - drawn[:, :1], statistics[1:] - statistics[:1]
-    direction = np.array([1.0, 1.0, -1.0])
-    largest = (permuted * direction).max(axis=1)
-    reached = (largest[:, None] >= changes * direction - 1e-12).sum(axis=0)
-    p = (1 + reached) / (1 + n_permutations)
+    permuted, changes = drawn - drawn[:, :1], statistics - statistics[:1]
+    permuted[:, 0] = changes[0] = np.nan
+    narrower = zip((1, 1, -1), changes.T, np.moveaxis(permuted, 2, 0), strict=True)
+    p = np.stack([maximum_statistic_p(sign * of, sign * null) for sign, of, null in narrower], axis=1)
     deleted = [spectra.deletions(member, pool.clusters) for member in sets]
     intervals = np.array([spectral_intervals(*of_set) for of_set in zip(statistics, deleted, strict=True)])
     n_clusters = min(of_set.n_units for of_set in deleted)
@@ -227,7 +212,7 @@ def domain_collapse(pool: Pool, spectra: Spectra, n_permutations: int, rng: np.r
 
 def _errors(
     pool: Pool, sets: np.ndarray, statistics: np.ndarray, deleted: Sequence[Deletions]
-) -> Float[np.ndarray, "domain statistic"]:
+) -> Float[np.ndarray, "set statistic"]:
     """Jackknife errors of the differences from the mixed set: deleting a cluster moves every set that it is in."""
     names = np.unique(pool.clusters)
     moved = np.zeros((len(sets), len(names), statistics.shape[1]))
@@ -235,7 +220,7 @@ def _errors(
         assert left.shares is not None
         inside = np.searchsorted(names, np.unique(pool.clusters[member]))
         moved[i, inside] = influences(statistics[i], left.statistics, left.shares)
-    return np.sqrt(np.square(moved[1:] - moved[0]).sum(axis=1))
+    return np.sqrt(np.square(moved - moved[0]).sum(axis=1))
 
 
 def third_of(positions: Int[np.ndarray, " row"]) -> Int[np.ndarray, " row"]:

@@ -13,6 +13,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from interp.statistics.estimates import Estimates
+from interp.statistics.intervals import maximum_statistic_p
 from interp.statistics.ratio import ratio
 from interp.statistics.spectra import centred_gram, leading_vectors, scaled
 
@@ -76,7 +77,7 @@ def cross_projection(pool: Pool, spectra: Spectra, n_permutations: int, rng: np.
     labellings = pool.permutations(min(n_permutations, MAX_PERMUTATIONS), rng)
     null = np.array([plane_shares(gram, pool.sets(labels)[1:], splits) for labels in labellings])
     permuted = np.array([_shared(shares) for shares in null])
-    p = np.array([(1 + (permuted <= shared + 1e-12).sum()) / (1 + len(permuted))])
+    p = maximum_statistic_p(-np.array([shared]), -permuted[:, None])
     estimate = Estimates(np.array([shared]), about={"n": pool.n}, words={"n_splits": str(N_SPLITS)})
     n = len(pool.domains)
     share = Estimates(found.ravel()).permuted(null.reshape(len(null), -1), asks="nothing")

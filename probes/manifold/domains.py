@@ -73,7 +73,7 @@ def _compared(
             f"{MIN_PROMPTS} in common"
         )
     found = domain_collapse(pool, Spectra(points[kept], scaling), n_permutations, np.random.default_rng(seed))
-    if not np.isfinite(found.permuted).all() or not np.isfinite(found.changes).all():
+    if not np.isfinite(found.permuted[:, 1:]).all() or not np.isfinite(found.changes[1:]).all():
         return "in some set every row is the same point"
     return found
 
@@ -94,11 +94,11 @@ def _scalars(found: Collapse, ending: str = "") -> dict[str, Scalar]:
     about = {"n": n, "n_clusters": fewest if fewest < n else None, "underpowered": fewest < MIN_CLUSTERS}
     estimates = {}
     for name, i, sign in (("collapse", _SHARE, 1.0), ("collapse_participation_ratio", _RATIO, -1.0)):
-        best = [int((sign * found.changes[:, i]).argmax())]
-        extreme = sign * (sign * found.permuted[:, :, i]).max(axis=1)
+        best = [int(np.nanargmax(sign * found.changes[:, i]))]
+        extreme = sign * (sign * found.permuted[:, 1:, i]).max(axis=1)
         estimates[name + ending] = Estimates(
             found.changes[best, i], found.bounds[:, best, i], about=about,
-            words={"domain": found.pool.domains[best[0]]},
+            words={"domain": found.pool.domains[best[0] - 1]},
         ).permuted(extreme[:, None], found.p[best, i])  # fmt: skip
     return QUANTITIES.scalars(estimates)
 
@@ -109,10 +109,8 @@ def _table(found: Collapse) -> Table:
     columns: dict[str, np.ndarray | Estimates] = {"set": np.array(names), "n": np.full(len(names), found.pool.n)}
     for short, i in (("share", _SHARE), ("ratio", _RATIO)):
         columns[short] = Estimates(found.statistics[:, i], found.intervals[:, i].T)
-        changes, bounds, p, permuted = (
-            np.insert(of[..., i], 0, np.nan, axis=-1) for of in (found.changes, found.bounds, found.p, found.permuted)
-        )
-        columns[f"{short}_change"] = Estimates(changes, bounds).permuted(permuted, p)
+        change = Estimates(found.changes[:, i], found.bounds[:, :, i])
+        columns[f"{short}_change"] = change.permuted(found.permuted[:, :, i], found.p[:, i])
     return QUANTITIES.table(columns, CAPTION)
 
 

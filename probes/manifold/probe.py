@@ -32,9 +32,9 @@ from interp.statistics.spectra import Axes, Scaling, scaled
 from interp.statistics.units import too_few
 from interp.system.threads import side_by_side
 
-from ..measures.cloud import Cloud, n_places, own_number, refuse_layer
-from ..measures.entropy_correlation import Resampled, WithinToken, best_layer, correlation_estimates, within_groups
-from ..measures.field_checks import refuse_too_few
+from ..measures.cloud import Cloud, own_number, refuse_layer
+from ..measures.entropy_correlation import Order, WithinToken
+from ..measures.field_checks import refuse_too_few, refuse_unknown
 from ..measures.geometry import count_distinct, dimension_estimates, spectral_estimates, spectrum_table
 from ..measures.halves import recurs
 from ..measures.layers import Scale
@@ -43,7 +43,7 @@ from ..measures.sample_sizes import FEW_HALVED, FEW_POINTS, MIN_CLOUD
 from ..measures.target import EXACT_ENTROPY, NEXT_ENTROPY, Target
 from .domains import restriction
 from .quantities import QUANTITIES
-from .refitting import N_AXES, FirstAxis, rho
+from .refitting import N_AXES, FirstAxis
 from .robustness import dropped_estimates, stability_estimates, without_loudest
 
 BY_LAYER = (
@@ -51,6 +51,9 @@ BY_LAYER = (
     "with {targets} are of all rows, the rest of the drawn ones. One layer is primary and named beforehand; the others "
     "are exploratory."
 )
+
+Treat = Callable[[Cloud, np.ndarray], Order]
+"""Coordinates and the target of a cloud as they are, or as ranks within something."""
 
 _TOO_FEW = {
     "per_quintile": "that draws nothing",
@@ -110,15 +113,15 @@ class Manifold(Probe):
         self.refuse_fields(base.model.n_layers)
         need, target = self.needs[0], Target(self.target)
         pool = Cloud.of(base, need, target)
-        cloud = pool.where(base.rows["drawn"].astype(bool))
+        cloud = pool.where(base.rows["drawn"].astype(bool)).wide_enough()
         layer = cloud.layer_index(self.layer)
         own = own_number(need.site, layer, base.model)
         small = cloud.thinned(MAX_POINTS, np.random.default_rng(self.seed))
         distinct = count_distinct(cloud)
-        axes = cloud_axes(cloud, self.scaling)
+        axes, pool_axes = (cloud_axes(rows, self.scaling, N_AXES) for rows in (cloud, pool))
         clouds = cloud.gaussian(self.n_null, self.seed)
-        first, pool_axes = self._first(pool)
-        of_layers = self._of_layers(cloud, small, clouds) | self._against_entropy(pool, first, cloud)
+        first = FirstAxis.of(pool_axes, pool.units)
+        of_layers = self._of_layers(cloud, small, clouds) | self._against_entropy(pool, first, cloud, axes)
         at_layer: list[Callable[[], Any]] = [
             lambda: restriction(pool, layer, self.scaling, self.per_quintile, self.n_permutations, self.seed),
             lambda: self._best_layers(pool, first),
@@ -155,85 +158,63 @@ class Manifold(Probe):
     def _of_layers(self, cloud: Cloud, small: Cloud, clouds: GaussianClouds) -> dict[str, Estimates]:
         """Every number that is given layer by layer and asks nothing about entropies, on the drawn prompts."""
         left = without_loudest(cloud, self.n_dropped)
-        dropped = [] if left is None else [lambda: dropped_estimates(left, self.scaling, self.seed)]
-        return _joined([
+        parts: list[Callable[[], Mapping[str, Estimates]]] = [
             lambda: spectral_estimates(cloud, self.scaling, clouds),
             lambda: {"intrinsic_dimension": dimension_estimates(small, self.scaling, self.seed)},
-            *dropped,
+            lambda: {} if left is None else dropped_estimates(left, self.scaling, self.seed),
             lambda: {"axis_stability": stability_estimates(small, self.scaling, self.n_splits, self.seed)},
-        ])  # fmt: skip
-
-    def _first(self, cloud: Cloud) -> tuple[FirstAxis, list[Axes]]:
-        axes = cloud_axes(cloud, self.scaling, N_AXES)
-        return FirstAxis.of(axes, cloud.units), axes
-
-    def _against_entropy(self, pool: Cloud, first: FirstAxis, cloud: Cloud) -> dict[str, Estimates]:
-        """How PC1 and the position along a curve follow the entropies: of all prompts, and with the controls."""
-        part = pool.thinned(MAX_POINTS, np.random.default_rng(self.seed))
-        curve, order = self._curve(part.points), f"{pool.target.prefix}_correlation"
-        parts: list[Callable[[], Mapping[str, Estimates]]] = [
-            lambda: self._along_axis(pool, first, order),
-            lambda: {"curve_order": self._correlation(curve, part)},
-            lambda: {"curve_order_within_token": self._within_token(curve, part)},
         ]
+        return {name: found for part in side_by_side(lambda part: part(), parts) for name, found in part.items()}
+
+    def _against_entropy(
+        self, pool: Cloud, first: FirstAxis, cloud: Cloud, drawn_axes: list[Axes]
+    ) -> dict[str, Estimates]:
+        """How PC1 and the position along a curve follow the entropies: of all prompts, and with the controls.
+
+        Beside all prompts: within the last token, of sequences within position, and the entropy of the exact posterior.
+        """
+        prefix, sizes = f"{pool.target.prefix}_correlation", (self.n_permutations, self.n_bootstrap, self.seed)
+        followed: dict[str, tuple[Cloud, FirstAxis, Treat]] = {
+            prefix: (pool, first, Order), f"{prefix}_within_token": (pool, first, WithinToken.of)
+        }  # fmt: skip
+        if pool.target.is_entropy and EXACT_ENTROPY in pool.rows:
+            exact = replace(pool, target=Target(EXACT_ENTROPY))
+            followed["bayes_entropy_correlation"] = exact, first, Order
+        if not pool.one_row_each:
+            followed[f"{prefix}_within_position"] = pool, first, Order.within_position
         if (left := without_loudest(pool, self.n_dropped)) is not None:
-            parts.append(lambda: {f"{order}_dropped": self._of_axis(self._first(left)[0], left)})
+            axes = cloud_axes(left, self.scaling, N_AXES)
+            followed[f"{prefix}_dropped"] = left, FirstAxis.of(axes, left.units), Order
+        part = pool.thinned(MAX_POINTS, np.random.default_rng(self.seed))
+        curve = self._curve(part.points)
+        along = {"curve_order": Order(part, curve), "curve_order_within_token": WithinToken.of(part, curve)}
         if pool.target.is_entropy and pool.rows.n_rows > cloud.rows.n_rows:
-            drawn = self._curve(cloud.points)
-            parts += [
-                lambda: {"entropy_correlation_drawn": self._of_axis(self._first(cloud)[0], cloud)},
-                lambda: {"curve_order_drawn": self._correlation(drawn, cloud)},
-            ]
-        return _joined(parts)
+            followed["entropy_correlation_drawn"] = cloud, FirstAxis.of(drawn_axes, cloud.units), Order
+            along["curve_order_drawn"] = Order(cloud, self._curve(cloud.points))
+        found = side_by_side(lambda each: self._of_axis(*each), followed.values())
+        found += side_by_side(lambda order: order.estimates(*sizes), along.values())
+        return dict(zip((*followed, *along), found, strict=True))
 
-    def _correlation(self, coordinates: np.ndarray, cloud: Cloud, column: str | None = None) -> Estimates:
-        resampled = Resampled.of(cloud, self.n_permutations, self.n_bootstrap, self.seed)
-        return correlation_estimates(coordinates, column or cloud.target.name, cloud, resampled)
-
-    def _of_axis(self, first: FirstAxis, cloud: Cloud, column: str | None = None) -> Estimates:
-        """The correlation of PC1 with a column, by default the target."""
-        variable = cloud.rows[column or cloud.target.name]
-        found = self._correlation(first.coordinates, cloud, column)
-        return first.allowed_for(found, lambda coordinates, kept: rho(coordinates, variable[kept]))
-
-    def _within_token(self, coordinates: np.ndarray, cloud: Cloud) -> Estimates:
-        return WithinToken.of(cloud, coordinates).estimates(self.n_permutations, self.n_bootstrap, self.seed)
+    def _of_axis(self, cloud: Cloud, first: FirstAxis, treat: Treat) -> Estimates:
+        """The correlation of PC1 with the target, after a treatment of both."""
+        found = treat(cloud, first.coordinates).estimates(self.n_permutations, self.n_bootstrap, self.seed)
+        return first.allowed_for(found, partial(_rho, treat, cloud))
 
     def _curve(self, points: np.ndarray) -> np.ndarray:
         return np.array(side_by_side(lambda of_layer: curve_position(scaled(of_layer, self.scaling)), points))
 
-    def _along_axis(self, pool: Cloud, first: FirstAxis, order: str) -> dict[str, Estimates]:
-        """Correlations of PC1 with the entropies, also within the last token, for sequences also within position."""
-        found = {
-            order: self._of_axis(first, pool),
-            f"{order}_within_token": first.allowed_for(
-                self._within_token(first.coordinates, pool), partial(_rho_within_token, pool)
-            ),
-        }
-        if pool.target.is_entropy and EXACT_ENTROPY in pool.rows:
-            found["bayes_entropy_correlation"] = self._of_axis(first, pool, EXACT_ENTROPY)
-        if not pool.one_row_each:
-            residual, ranked = _within_position(pool, first.coordinates)
-            found[f"{order}_within_position"] = first.allowed_for(
-                self._correlation(residual, ranked), partial(_rho_within_position, pool)
-            )
-        return found
-
     def _best_layers(self, pool: Cloud, first: FirstAxis) -> dict[str, Estimates]:
         """The order of PC1 at the layer that is best on one half of the prompts, judged on the other half."""
-        name = f"best_layer_{pool.target.prefix}"
-        resampled = Resampled.of(pool, self.n_permutations, 1, self.seed)
-        best = best_layer(first.coordinates, pool.sought, pool, resampled, self.seed)
-        within = WithinToken.of(pool, first.coordinates).best_layer(self.n_permutations, self.seed)
-        best = replace(best, about={**best.about, **too_few(pool.n_units, FEW_HALVED)})
-        asked = {"": (best, self._correlation, partial(_rho, pool)),
-                 "_within_token": (within, self._within_token, partial(_rho_within_token, pool))}  # fmt: skip
-        found = {}
-        for treatment, (judged, fixed, refitted) in asked.items():
-            if "layer" in judged.words:
-                there = first.at(int(judged.words["layer"]))
-                judged = there.added_to(judged, fixed(there.coordinates, pool), refitted)
-            found[f"{name}_correlation{treatment}"] = judged
+        name, found = f"best_layer_{pool.target.prefix}_correlation", {}
+        for ending, treat in {"": Order, "_within_token": WithinToken.of}.items():
+            best = treat(pool, first.coordinates).best_layer(self.n_permutations, self.seed)
+            if treat is Order:
+                best = replace(best, about={**best.about, **too_few(pool.n_units, FEW_HALVED)})
+            if "layer" in best.words:
+                there = first.at(int(best.words["layer"]))
+                fixed = treat(pool, there.coordinates).estimates(self.n_permutations, self.n_bootstrap, self.seed)
+                best = there.added_to(best, fixed, partial(_rho, treat, pool))
+            found[name + ending] = best
         return found
 
     def refuse(self, prompts: PromptSet) -> None:
@@ -241,10 +222,10 @@ class Manifold(Probe):
 
     def refuse_fields(self, n_layers: int | None) -> None:
         least = {"n_permutations": 19, "n_null": 20, "n_bootstrap": 20}
+        refuse_unknown(self)
         refuse_too_few(self, least, "too few to make a reference distribution from")
         refuse_too_few(self, {"per_quintile": 1, "n_dropped": 1, "n_splits": 2}, _TOO_FEW)
-        if n_layers is not None:
-            refuse_layer(self.layer, n_places(self.site, n_layers))
+        refuse_layer(self.layer, n_layers, self.site)
 
     def _notes(self, cloud: Cloud, small: Cloud, pool: Cloud, layer: int) -> list[str]:
         notes = [
@@ -291,26 +272,8 @@ def _counted(scalar: Scalar, n_distinct_rows: int) -> Scalar:
     return replace(scalar, n_distinct_rows=n_distinct_rows, underpowered=scalar.underpowered or few)
 
 
-def _rho(pool: Cloud, coordinates: np.ndarray, kept: np.ndarray) -> np.ndarray:
-    return rho(coordinates, pool.sought[kept])
-
-
-def _rho_within_token(pool: Cloud, coordinates: np.ndarray, kept: np.ndarray) -> np.ndarray:
-    within = WithinToken.of(pool.where(kept), coordinates)
-    return rho(within.coordinates, within.cloud.sought)
-
-
-def _within_position(pool: Cloud, coordinates: np.ndarray) -> tuple[np.ndarray, Cloud]:
-    return within_groups(coordinates, pool.target.name, pool, pool.rows["position"])
-
-
-def _rho_within_position(pool: Cloud, coordinates: np.ndarray, kept: np.ndarray) -> np.ndarray:
-    residual, ranked = _within_position(pool.where(kept), coordinates)
-    return rho(residual, ranked.sought)
-
-
-def _joined(parts: list[Callable[[], Mapping[str, Estimates]]]) -> dict[str, Estimates]:
-    return {name: found for part in side_by_side(lambda part: part(), parts) for name, found in part.items()}
+def _rho(treat: Treat, pool: Cloud, coordinates: np.ndarray, kept: np.ndarray) -> np.ndarray:
+    return treat(pool.where(kept), coordinates).rho
 
 
 def _directions(points: np.ndarray, axes: list[Axes], scaling: Scaling) -> dict[str, np.ndarray]:

@@ -133,7 +133,7 @@ QUANTITIES = Quantities(
         ),
         "{prefix}_correlation_drawn": _order(_AXIS + _DRAWN),
         "{prefix}_correlation_dropped": _order(_AXIS + _DROPPED),
-        "bayes_entropy_correlation": _order(_AXIS).filled(target=Target(EXACT_ENTROPY).words),
+        "bayes_entropy_correlation": _order(_AXIS).filled(target=Target(EXACT_ENTROPY).words, targets="entropies"),
         "curve_order_within_token": _order(_CURVE + _WITHIN_TOKEN),
         "curve_order_drawn": _order(_CURVE + _DRAWN),
         "best_layer_{prefix}_correlation_within_token": _best(_WITHIN_TOKEN),

@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from interp.statistics.correlation import unit_ranks
 from interp.statistics.estimates import Estimates
 from interp.statistics.intervals import FISHER, t_quantile
 from interp.statistics.jackknife import influences
@@ -63,13 +62,6 @@ class FirstAxis:
         """An interval with what refits add to that of the same correlation along the `fixed` axis, squares summed."""
         beyond = np.square(self.half_widths(fixed.value, statistic)) - np.square(half_widths(fixed))
         return with_half_widths(found, np.sqrt(np.square(half_widths(found)) + np.fmax(beyond, 0)))
-
-
-def rho(coordinates: Coordinates, variable: Float[np.ndarray, " row"]) -> Float[np.ndarray, " layer"]:
-    """Spearman's ρ of every layer's coordinates; NaN without rows."""
-    if not len(variable):
-        return np.full(len(coordinates), np.nan)
-    return unit_ranks(coordinates) @ unit_ranks(np.asarray(variable, np.float64)[None])[0]
 
 
 def half_widths(found: Estimates) -> Float[np.ndarray, " place"]:

@@ -13,7 +13,7 @@ from jaxtyping import Float
 
 from interp.statistics.estimates import Estimates
 from interp.statistics.resampling import split_rows
-from interp.statistics.spectra import Scaling, centred_gram, leading_vectors, principal_axes, scaled
+from interp.statistics.spectra import Scaling, centred_gram, leading_vectors, scaled
 
 from ..measures.cloud import Cloud
 from ..measures.geometry import ALL_ALIKE, NULL_NAMES, spectral_estimates
@@ -64,12 +64,9 @@ def first_axis_cosines(
 ) -> Float[np.ndarray, " split"]:
     """|cos| between the first principal axes of the two halves of every split; zero where nothing varies.
 
-    Where features outnumber rows, from one matrix of products: those of a half about its mean are K, and its axis is
-    Xᵀc, where c is the first eigenvector of K.
+    From one matrix of products: those of a half about its mean are K, and its axis is Xᵀc, where c is the first
+    eigenvector of K.
     """
-    if len(points) > points.shape[1]:
-        axes = ([_first_axis(points[half]) for half in split] for split in splits)
-        return np.array([abs(float(one @ other)) for one, other in axes])
     products = np.asarray(points @ points.T, dtype=np.float64)
     first, second = np.zeros((2, len(splits), len(products)))
     for i, split in enumerate(splits):
@@ -80,7 +77,3 @@ def first_axis_cosines(
             if length > 0:
                 side[i, half] = (c - c.mean()) / length
     return np.abs(np.einsum("sr,sr->s", first @ products, second))
-
-
-def _first_axis(rows: Float[np.ndarray, "row feature"]) -> Float[np.ndarray, " feature"]:
-    return principal_axes(rows - rows.mean(axis=0), 1).directions[0]

@@ -7,15 +7,15 @@ import numpy as np
 from jaxtyping import Bool, Float, Int, Num
 
 from interp.capture import Capture, ModelInfo
-from interp.errors import ModelError, PromptError, UsageError
+from interp.errors import PromptError, UsageError
 from interp.need import Need
 from interp.statistics.nulls import GaussianClouds
 from interp.statistics.units import clusters_of, counted, resampled_unit
 from interp.table import Table
 
-from .finite import finite
+from .finite import finite, refuse_not_finite
 from .sample_sizes import MIN_CLOUD
-from .target import OWN_ENTROPY, Target
+from .target import NEXT_ENTROPY, OWN_ENTROPY, Target
 
 
 @dataclass(frozen=True)
@@ -33,35 +33,26 @@ class Cloud:
 
     @classmethod
     def of(cls, capture: Capture, need: Need, target: Target = OWN_ENTROPY) -> "Cloud":
-        """The rows of a need; numbers that are not finite, and fewer than three prompts, are rejected with a message.
+        """The rows of a need. Too few clusters, and numbers that are not finite, are rejected with a message.
 
         That holds for the model's entropies at these rows too, which most statistics of a cloud are compared with.
         """
         points = finite(capture, need)
         points = points.reshape(*points.shape[:2], -1)
         cloud = cls(points, target.added_to(capture.rows), capture.prompts.unit, target)
-        n_prompts = cloud.counted["n"]
-        if n_prompts < MIN_CLOUD:
+        if NEXT_ENTROPY in cloud.rows:
+            refuse_not_finite(capture, "next-token entropies", ~np.isfinite(cloud.rows[NEXT_ENTROPY]))
+        return cloud.wide_enough()
+
+    def wide_enough(self) -> "Cloud":
+        """The cloud itself; `PromptError` for fewer than three clusters: of a set that has more, too few were drawn."""
+        if self.n_units < MIN_CLOUD:
             raise PromptError(
-                asked=f"the geometry of {n_prompts} {cloud.unit}{'s' if n_prompts > 1 else ''}",
-                found=f"fewer than {MIN_CLOUD} points span no cloud",
-                fix="Give more prompts; the statistics want a hundred or more.",
+                asked=f"the geometry of {self.in_words}",
+                found=f"fewer than {MIN_CLOUD} {self.resampled}s say nothing of how far a number could move",
+                fix="Draw more prompts (--n-prompts), of more clusters.",
             )
-        if cloud.n_units < MIN_CLOUD:
-            raise PromptError(
-                asked=f"the geometry of {cloud.in_words}",
-                found=f"fewer than {MIN_CLOUD} clusters say nothing of how far a number could move",
-                fix="Give prompts of more templates or documents, name a column with --cluster COLUMN, or take each "
-                "prompt by itself with --cluster none.",
-            )
-        n_bad = int((~np.isfinite(cloud.rows["next_entropy_bits"])).sum()) if "next_entropy_bits" in cloud.rows else 0
-        if n_bad:
-            raise ModelError(
-                asked=f"the next-token entropies of {capture.model.name}",
-                found=f"{n_bad} of {cloud.rows.n_rows} are not finite",
-                fix=f"Load the model in float32 (it was read in {capture.model.dtype}), or check its weights.",
-            )
-        return cloud
+        return self
 
     @property
     def n_units(self) -> int:
@@ -81,11 +72,6 @@ class Cloud:
     def prompts(self) -> Num[np.ndarray, " row"]:
         """The prompt of each row, by its number in the capture."""
         return self.rows["prompt"]
-
-    @property
-    def entropy_bits(self) -> Float[np.ndarray, " row"]:
-        """The model's own next-token entropy at each row."""
-        return self.rows["next_entropy_bits"]
 
     @property
     def sought(self) -> Float[np.ndarray, " row"]:
@@ -148,7 +134,6 @@ class Cloud:
 
     def layer_index(self, layer: int) -> int:
         """The layer that is meant; negative ones count from the last."""
-        refuse_layer(layer, self.n_layers)
         return layer % self.n_layers
 
     def thinned(self, n_rows: int, rng: np.random.Generator) -> "Cloud":
@@ -161,13 +146,16 @@ class Cloud:
         return self.where(np.isin(self.units, chosen))
 
 
-def refuse_layer(layer: int, n_layers: int) -> None:
-    """Raise `UsageError` for a layer that is none of so many, counted from either end."""
-    if not -n_layers <= layer < n_layers:
+def refuse_layer(layer: int, n_layers: int | None, site: str = "") -> None:
+    """Raise `UsageError` for a layer of a site that a model of so many has not, counted from either end."""
+    if n_layers is None:  # not known yet
+        return
+    n = n_places(site, n_layers)
+    if not -n <= layer < n:
         raise UsageError(
             asked=f"layer {layer}",
-            found=f"the model has layers 0 to {n_layers - 1}",
-            fix=f"Choose one of them, or -1 to -{n_layers} counted from the last.",
+            found=f"the model has layers 0 to {n - 1}",
+            fix=f"Choose one of them, or -1 to -{n} counted from the last.",
         )
 
 

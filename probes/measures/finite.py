@@ -28,13 +28,17 @@ def finite_or_absent(capture: Capture, need: Need) -> np.ndarray:
 
 
 def _refuse(capture: Capture, need: Need, is_bad: np.ndarray) -> None:
-    for layer, bad in enumerate(is_bad[None] if need.described.layers == "once" else is_bad):
-        n_bad = int(bad.sum())
-        if n_bad:
-            what = need.described.meaning.split(",")[0].removeprefix("the ")
-            where = "" if need.described.layers == "once" else f" at layer {layer}"
-            raise ModelError(
-                asked=f"the {what} of {capture.model.name}{where}",
-                found=f"{n_bad} of {bad.size} numbers are not finite",
-                fix=f"Load the model in float32 (it was read in {capture.model.dtype}), or check its weights.",
-            )
+    is_one = need.described.layers == "once"
+    what = need.described.meaning.split(",")[0].removeprefix("the ")
+    for layer, bad in enumerate(is_bad[None] if is_one else is_bad):
+        refuse_not_finite(capture, what, bad, "" if is_one else f" at layer {layer}")
+
+
+def refuse_not_finite(capture: Capture, what: str, is_bad: np.ndarray, where: str = "") -> None:
+    """Raise `ModelError` where some of these numbers of a model are bad."""
+    if is_bad.any():
+        raise ModelError(
+            asked=f"the {what} of {capture.model.name}{where}",
+            found=f"{is_bad.sum()} of {is_bad.size} numbers are not finite",
+            fix=f"Load the model in float32 (it was read in {capture.model.dtype}), or check its weights.",
+        )

@@ -16,12 +16,10 @@ import numpy as np
 from jaxtyping import Float, Int, Shaped
 from scipy import sparse
 
-from interp.errors import PromptError
 from interp.statistics.resampling import ordered_within, shuffles, split_rows
 
 from .cloud import Cloud
 from .nuisances import orthonormal
-from .sample_sizes import MIN_HALVES
 
 N_HALF_SPLITS = 10
 
@@ -140,13 +138,7 @@ class HalfSplit:
 
 
 def half_splits_of(pool: Cloud, seed: int) -> list[HalfSplit]:
-    """Random half splits of a cloud's clusters; `PromptError` where there are too few."""
-    if pool.n_units < MIN_HALVES:
-        raise PromptError(
-            asked=f"an axis fitted on one half of {pool.in_words} and tested on the other",
-            found=f"fewer than {MIN_HALVES} make no halves",
-            fix="Give more prompts; the statistics want two hundred or more.",
-        )
+    """Random half splits of a cloud's clusters."""
     rng, nothing = np.random.default_rng(seed), np.empty((pool.rows.n_rows, 0))
     return [HalfSplit.of(*split_rows(pool.units, rng), nothing) for _ in range(N_HALF_SPLITS)]
 

@@ -13,6 +13,10 @@ from .cloud import Cloud
 from .geometry import count_distinct
 from .sample_sizes import FEW_POINTS
 
+SITE_WORDS = {"v": "values", "z": "head outputs", "resid": "residual stream"}
+DEPTH = "layer (residual stream: depth)"
+"""The title of an axis along the layers of several sites."""
+
 
 @dataclass(frozen=True)
 class Scale:
@@ -80,35 +84,19 @@ def layer_columns(places: Sequence[Layer]) -> dict[str, np.ndarray]:
     return {name: np.array([getattr(place, name) for place in places]) for name in names}
 
 
-@dataclass(frozen=True)
-class Counted:
-    """What numbers about places count, what is resampled, whether these are few, and where rows are few too.
+def at_places(places: Sequence[Layer], about: Mapping[str, Any]) -> dict[str, Any]:
+    """What numbers count, for every place: few also where most of its rows are the same point."""
+    few = [about["underpowered"] or place.n_distinct_rows < FEW_POINTS for place in places]
+    return {**about, "underpowered": few}
 
-    `counts` are fields of a scalar (`Cloud.counted`); `enough` says how many would do, where these are too few.
-    """
 
-    counts: Mapping[str, Any]
-    unit: str
-    is_small: bool
-    underpowered: Sequence[bool]
-    enough: int | None = None
-
-    @classmethod
-    def of(
-        cls, places: Sequence[Layer], cloud: Cloud, is_small: bool, enough: int | None = None, **counts: int | None
-    ) -> "Counted":
-        """Of the prompts of a cloud, or of as many of them as `counts` say."""
-        few = [is_small or place.n_distinct_rows < FEW_POINTS for place in places]
-        return cls({**cloud.counted, **counts}, cloud.resampled, is_small, few, enough if is_small else None)
-
-    def about(self) -> dict[str, Any]:
-        """The fields of a scalar of all places together."""
-        return {**self.counts, "underpowered": self.is_small, "enough": self.enough}
-
-    @property
-    def everywhere(self) -> dict[str, Any]:
-        """The fields of a scalar of every place, as `Estimates.about`."""
-        return {**self.counts, "underpowered": self.underpowered, "enough": self.enough}
+def by_site(places: Sequence[Layer], arrays: Sequence[Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:
+    """Arrays of every place under the name of its site and their own, layer by layer."""
+    found: dict[str, list[np.ndarray]] = {}
+    for place, kept in zip(places, arrays, strict=True):
+        for name, value in kept.items():
+            found.setdefault(f"{place.site}.{name}", []).append(value)
+    return {name: np.array(values) for name, values in found.items()}
 
 
 def layers_of(site: str, cloud: Cloud, fitting: Int[np.ndarray, " fitted"], scaling: Scaling) -> list[Layer]:

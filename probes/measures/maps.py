@@ -18,7 +18,7 @@ _SNIPPET = 60
 _TOKENS = 8
 
 
-def cloud_axes(cloud: Cloud, scaling: Scaling, n_axes: int = N_AXES) -> list[Axes]:
+def cloud_axes(cloud: Cloud, scaling: Scaling, n_axes: int) -> list[Axes]:
     """The leading axes of every layer."""
     return side_by_side(lambda points: principal_axes(scaled(points, scaling), n_axes), cloud.points)
 
@@ -26,7 +26,7 @@ def cloud_axes(cloud: Cloud, scaling: Scaling, n_axes: int = N_AXES) -> list[Axe
 def points_table(cloud: Cloud, axes: Sequence[Axes], texts: np.ndarray) -> Table:
     """One row for every layer and row of the cloud."""
     n_layers, n_rows = len(axes), cloud.rows.n_rows
-    scores = np.concatenate([a.scores for a in axes]).T
+    scores = np.concatenate([a.scores[:, :N_AXES] for a in axes]).T
     columns = {"layer": np.repeat(np.arange(n_layers), n_rows), **{f"pc{i + 1}": x for i, x in enumerate(scores)}}
     rows = _described(cloud, texts)
     columns |= {name: np.tile(column, n_layers) for name, column in rows.columns.items()}

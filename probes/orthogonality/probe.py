@@ -97,8 +97,7 @@ class Orthogonality(Probe):
     def refuse_fields(self, n_layers: int | None) -> None:
         refuse_unknown(self)
         refuse_too_few(self, {"n_tokens": 2, "n_null": 20, "n_bootstrap": 20}, "too few to compare anything with")
-        if n_layers is not None:
-            refuse_layer(self.layer, n_layers)
+        refuse_layer(self.layer, n_layers)
 
     def analyse(self, base: Capture, under: Mapping[str, Readout]) -> Findings:
         self.refuse_fields(base.model.n_layers)

@@ -154,8 +154,7 @@ class Sula(Probe):
     def refuse_fields(self, n_layers: int | None) -> None:
         refuse_unknown(self)
         refuse_too_few(self, _LEAST, "too few to say what chance alone would give")
-        if n_layers is not None:
-            refuse_layer(self.layer, n_layers)
+        refuse_layer(self.layer, n_layers)
 
     def _rng(self, *key: int) -> np.random.Generator:
         return np.random.default_rng([self.seed, *key])

@@ -26,12 +26,11 @@ def by_condition_table(answers: Answers, found: Mapping[str, Mapping[str, Estima
     parts = []
     for condition, numbers in found.items():
         mine = answers.where(answers.condition == condition)
-        reverse = mine.kl_reverse if np.isfinite(mine.kl_reverse).all() else np.full(1, np.nan)
-        plain = _no_skill(mine, Constants.of(mine)) | {"kl_reverse": reverse, "excluded_mass": mine.excluded_mass}
+        reverse = np.array(mine.kl_reverse.mean() if np.isfinite(mine.kl_reverse).all() else np.nan)
         parts.append({
             "condition": np.array(condition), "n": np.array(mine.n_units),
             **{name: replace(number, null=None) for name, number in numbers.items()},
-            **_means(plain | _noise_reader(mine)),
+            "kl_reverse": reverse, **_beside(mine, Constants.of(mine)),
         })  # fmt: skip
     return QUANTITIES.stacked(
         parts,
@@ -42,21 +41,15 @@ def by_condition_table(answers: Answers, found: Mapping[str, Mapping[str, Estima
     )
 
 
-def _means(columns: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    return {name: np.array(values.mean()) for name, values in columns.items()}
-
-
-def _no_skill(answers: Answers, constants: Constants) -> dict[str, np.ndarray]:
+def _beside(answers: Answers, constants: Constants) -> dict[str, np.ndarray]:
+    """Mean errors of readers without skill, and of one who knows that labels are noise (NaN where none is known)."""
     named = {"mean_constant": constants.mean, "best_constant": constants.best, "always_open": constants.open}
-    return {f"error_{name}": np.abs(value - answers.entropy_exact) for name, value in named.items()}
-
-
-def _noise_reader(answers: Answers) -> dict[str, np.ndarray]:
-    """Entropy error and divergence from who knows that labels are noise; NaN where the prompts do not say."""
-    if answers.noise is None:
-        return dict.fromkeys(("error_noise_reader", "kl_noise_reader"), np.full(len(answers), np.nan))
-    error = np.abs(answers.entropy_model - entropy_bits(answers.noise))
-    return {"error_noise_reader": error, "kl_noise_reader": answers.kl_from(answers.noise)}
+    found = {f"error_{name}": np.abs(value - answers.entropy_exact) for name, value in named.items()}
+    noise, unknown = answers.noise, np.full(1, np.nan)
+    found["error_noise_reader"] = unknown if noise is None else np.abs(answers.entropy_model - entropy_bits(noise))
+    found["kl_noise_reader"] = unknown if noise is None else answers.kl_from(noise)
+    found["excluded_mass"] = answers.excluded_mass
+    return {name: np.array(values.mean()) for name, values in found.items()}
 
 
 def _cells(answers: Answers) -> Iterator[tuple[str, float, Bool[np.ndarray, " row"]]]:
@@ -74,19 +67,14 @@ def along_table(answers: Answers, n_bootstrap: int, rng: np.random.Generator) ->
         mine, constants = answers.where(at), Constants.of(answers.where(answers.condition == condition))
         error = mine.entropy_model - mine.entropy_exact
         banded = {"model_entropy": mine.entropy_model, "residual": error, "error": np.abs(error), "kl": mine.kl}
-        plain = {
-            "bayes_entropy": mine.entropy_exact,
-            "excluded_mass": mine.excluded_mass,
-            "outcome_mass": np.exp2(mine.log_mass),
-            **_no_skill(mine, constants),
-            **_noise_reader(mine),
-        }
         values = np.stack(list(banded.values()))
         means = Estimates(values.mean(axis=1), mean_bands(values, mine.cluster, n_bootstrap, rng))
         parts.append({
             "condition": np.array(condition), "evidence": np.array(amount), "n": np.array(len(mine)),
             **{name: means.at([i]) for i, name in enumerate(banded)},
-            **_means(plain),
+            "bayes_entropy": np.array(mine.entropy_exact.mean()),
+            "outcome_mass": np.array(np.exp2(mine.log_mass).mean()),
+            **_beside(mine, constants),
         })  # fmt: skip
     return QUANTITIES.stacked(
         parts,

@@ -10,10 +10,8 @@ from interp.plotting import NULL, PALETTE, VALUE, Chart
 from interp.probe import Figure
 from interp.table import LABEL, Table
 
+from ..measures.layers import DEPTH, SITE_WORDS
 from ..measures.target import Target
-
-_SITE_WORDS = {"v": "values", "z": "head outputs", "resid": "residual stream"}
-_DEPTH = "layer (residual stream: depth)"
 
 
 def axis_figures(findings: Findings) -> tuple[Figure, ...]:
@@ -55,30 +53,30 @@ def _held_out(table: Table, target: Target, null: Null | None) -> Figure:
 
 
 def _by_site(table: Table, target: Target) -> Figure:
-    chart = Chart(table.where(table["axis"] == "ridge"), "layer", _DEPTH, "held-out R² (fraction)")
+    chart = Chart(table.where(table["axis"] == "ridge"), "layer", DEPTH, "held-out R² (fraction)")
     primary = str(chart.table["site"][0])
     for site, of_site, colour in chart.by("site"):
         for nuisances, mine, _ in of_site.by("nuisances"):
             if nuisances != "kept":
-                name = f"{_SITE_WORDS[site]}, within the last token"
+                name = f"{SITE_WORDS[site]}, within the last token"
                 mine.line("r2", name, "dot", colour, mode="lines+markers")
                 continue
             mine.null_band("r2")
             if site == primary:  # three bands over one another could not be told apart
-                mine.curve("r2", _SITE_WORDS[site], colour, "solid")
+                mine.curve("r2", SITE_WORDS[site], colour, "solid")
             else:
-                mine.line("r2", _SITE_WORDS[site], "solid", colour, mode="lines+markers")
+                mine.line("r2", SITE_WORDS[site], "solid", colour, mode="lines+markers")
     cut = chart.limit_r2("r2", "r2_low")
     reading = (
         f"Share of the variance of {target.words} that a ridge readout explains in held-out prompts, with the 95 % "
-        f"interval for the {_SITE_WORDS[primary]} (the table has the others). Dotted: beyond everything the last token "
+        f"interval for the {SITE_WORDS[primary]} (the table has the others). Dotted: beyond everything the last token "
         f"determines. The null: refits on permuted {target.many}.{cut}"
     )
     return Figure("r2_by_site", f"Where the {target.brief} can be decoded", reading, chart.plot, "by_layer")
 
 
 def _by_axis(table: Table, site: str, target: Target) -> Figure:
-    chart = Chart(table, "layer", _DEPTH, f"held-out correlation ({_SITE_WORDS[site]})")
+    chart = Chart(table, "layer", DEPTH, f"held-out correlation ({SITE_WORDS[site]})")
     for axis, name, colour in (("ridge", "ridge", PALETTE[0]), ("pc1", "PC1", PALETTE[1])):
         mine = chart.of(table.where(table["axis"] == axis))
         mine.null_band("correlation")
@@ -91,7 +89,7 @@ def _by_axis(table: Table, site: str, target: Target) -> Figure:
 
 
 def _control(task: Table, axes: Table, site: str, target: Target) -> Figure:
-    chart = Chart(task, "layer", _DEPTH, f"held-out R² (fraction, {_SITE_WORDS[site]})")
+    chart = Chart(task, "layer", DEPTH, f"held-out R² (fraction, {SITE_WORDS[site]})")
     chart.curve("r2", target.brief, VALUE)
     chart.of(axes).curve("control_r2", "null: random labels of token types", NULL, "dash")
     cut = chart.limit_r2("r2", "r2_low", axes["control_r2"])
@@ -103,7 +101,7 @@ def _control(task: Table, axes: Table, site: str, target: Target) -> Figure:
 
 
 def _cosine(axes: Table, site: str, target: Target) -> Figure:
-    chart = Chart(axes, "layer", _DEPTH, f"|cos| of PC1 and ridge ({site})").profile("cosine")
+    chart = Chart(axes, "layer", DEPTH, f"|cos| of PC1 and ridge ({site})").profile("cosine")
     reading = (
         f"Near 1, the first principal axis predicts {target.words}. There is no null, because an axis of large "
         "variance attracts any readout, even of noise: compare the R² of both axes."

@@ -1,7 +1,8 @@
 """How well the axes read, at every place (a site and a layer) at once, beside their nulls."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -11,10 +12,10 @@ from interp.statistics.intervals import FISHER, UNEXPLAINED, t_quantile
 from interp.statistics.ratio import ratio
 
 from ..measures.halves import HalfSplit
-from ..measures.layers import Counted
+from ..measures.layers import Layer, at_places
 from ..measures.nuisances import Design
-from .quantities import WITHIN_TOKEN
-from .readout import Labels, PlaceRead, Read
+from .readout import PlaceRead, Read
+from .setting import Treatment
 
 VOID = "these activations depend on the last token alone: nothing is left to read"
 FEW_RECUR = "too few prompts share their last token with another one of their half"
@@ -26,19 +27,26 @@ class Judgement:
     """How one axis reads one target under one treatment, at every place."""
 
     target: str
-    treatment: str
-    labels: Labels
+    treatment: Treatment
+    places: Sequence[Layer]
     reads: Sequence[Read]
-    counted: Counted
-    reason: str = ""
-    """Why nothing can be read anywhere, where that is so."""
+
+    @property
+    def everywhere(self) -> dict[str, Any]:
+        """What is counted at every place."""
+        return at_places(self.places, self.treatment.about)
+
+    @property
+    def columns(self) -> Int[np.ndarray, " label"]:
+        """The target among all labels that were read, then itself permuted."""
+        return self.treatment.labels.of_target(self.target)
 
     @property
     def r2(self) -> Estimates:
         """What depends on the token alone predicts nothing beyond it, which is R² = 0."""
         found = self._over_half_splits("r2")
         is_nothing = np.isnan(found.value) & np.array([read.is_void for read in self.reads])
-        if self.treatment != WITHIN_TOKEN or not is_nothing.any():
+        if not self.treatment.is_beyond_token or not is_nothing.any():
             return found
         why = np.where(is_nothing, VOID, found.why).tolist()
         return replace(found, value=np.where(is_nothing, 0.0, found.value), why=why)
@@ -48,10 +56,10 @@ class Judgement:
         return self._over_half_splits("correlation")
 
     def _over_half_splits(self, kind: str) -> Estimates:
-        at = self.labels.of_target(self.target)
+        at = self.columns
         by_half_split = np.array([getattr(read, kind)[:, at] for read in self.reads])  # [place, half split, label]
         means = by_half_split.mean(axis=1)
-        scale, about = UNEXPLAINED if kind == "r2" else FISHER, self.counted.everywhere
+        scale, about = UNEXPLAINED if kind == "r2" else FISHER, self.everywhere
         found = Estimates.halved(by_half_split[..., 0].T, scale, permuted=means[:, 1:].T, about=about)
         if kind == "r2":
             found = _widened(found, [read.added[..., at[0]].mean(axis=0) for read in self.reads])
@@ -61,15 +69,14 @@ class Judgement:
         """R² at that of the first layers which the fitting half expects most of, chosen anew in every half split and
         permutation.
         """
-        at = self.labels.of_target(self.target)
+        at, best, layer = self.columns, self._best(n_layers), self.most_chosen(n_layers)
         r2 = np.array([read.r2[:, at] for read in self.reads[:n_layers]])  # [layer, half split, label]
-        best, layer = self._best(n_layers), self.most_chosen(n_layers)
         chosen = np.take_along_axis(r2, best[None], axis=0)[0]
         share = float(np.mean(best[:, 0] == layer))
         found = Estimates.halved(
-            chosen[:, :1], UNEXPLAINED, permuted=chosen.mean(axis=0)[1:, None], why=self.reason or FEW_RECUR,
-            about=self.counted.about(), words={"layer": str(layer), "share": f"{share:.0%}"},
-        )  # fmt: skip
+            chosen[:, :1], UNEXPLAINED, permuted=chosen.mean(axis=0)[1:, None], about=self.treatment.about,
+            words={"layer": str(layer), "share": f"{share:.0%}"},
+        ).because(self.why_undefined(layer))  # fmt: skip
         added = [self.reads[layer].added[split, :, at[0]] for split, layer in enumerate(best[:, 0])]
         return _widened(found, [np.mean(added, axis=0)])
 
@@ -78,13 +85,13 @@ class Judgement:
         return int(np.bincount(self._best(n_layers)[:, 0]).argmax())
 
     def _best(self, n_layers: int) -> Int[np.ndarray, "split label"]:
-        at = self.labels.of_target(self.target)
-        return np.nan_to_num(np.array([read.fit[:, at] for read in self.reads[:n_layers]]), nan=-np.inf).argmax(axis=0)
+        fits = np.array([read.fit[:, self.columns] for read in self.reads[:n_layers]])
+        return np.nan_to_num(fits, nan=-np.inf).argmax(axis=0)
 
     def why_undefined(self, place: int) -> str:
-        if self.reason:
-            return self.reason
-        within = self.treatment == WITHIN_TOKEN
+        if self.treatment.reason:
+            return self.treatment.reason
+        within = self.treatment.is_beyond_token
         if self.reads[place].is_void:
             return VOID if within else "nothing varies in these activations"
         return "the entropy does not vary" + (", or the token and the nuisances predict it exactly" if within else "")
@@ -104,12 +111,11 @@ def _widened(found: Estimates, added: Sequence[Float[np.ndarray, " unit"]]) -> E
 
 def axis_columns(ridge: Judgement, found: Sequence[PlaceRead]) -> dict[str, np.ndarray | Estimates]:
     """What is known of the ridge axis besides how well it reads, at every place."""
-    everywhere = ridge.counted.everywhere
     why = [ridge.why_undefined(i) for i in range(len(found))]
     cosine = np.array([place.cosine for place in found])
     selective, control_r2 = selectivity(ridge)
     return {
-        "cosine": Estimates.bare(cosine, about=everywhere | {"underpowered": True}).because(why),
+        "cosine": Estimates.bare(cosine, about=ridge.everywhere | {"underpowered": True}).because(why),
         "selectivity": selective,
         "control_r2": control_r2,
         "penalty": np.array([place.penalty for place in found]),
@@ -121,20 +127,21 @@ def selectivity(ridge: Judgement) -> tuple[Estimates, Float[np.ndarray, " place"
 
     The null puts each control task in the place of the entropy; its mean is 0 by definition.
     """
-    target = ridge.labels.of_target(ridge.target)[0]
+    target, others = ridge.columns[0], ridge.treatment.labels.controls
     task = np.array([read.r2[:, target] for read in ridge.reads]).T  # [half split, place]
-    controls = np.array([read.r2[:, ridge.labels.controls] for read in ridge.reads])  # [place, half split, control]
+    controls = np.array([read.r2[:, others] for read in ridge.reads])  # [place, half split, control]
     of_tasks = controls.mean(axis=1)
     others = (of_tasks.sum(axis=1, keepdims=True) - of_tasks) / (of_tasks.shape[1] - 1)
     one_type = "every judged token is of one type: there is no control task"
     why = [ridge.why_undefined(i) if np.isnan(mine).any() else one_type for i, mine in enumerate(task.T)]
-    found = Estimates.halved(task - controls.mean(axis=2).T, about=ridge.counted.everywhere).because(why)
+    found = Estimates.halved(task - controls.mean(axis=2).T, about=ridge.everywhere).because(why)
     return found.drawn((of_tasks - others).T, known=0.0), of_tasks.mean(axis=1)
 
 
 def predicted_by_nuisances(
-    labels: Float[np.ndarray, "row label"], design: Design, half_splits: Sequence[HalfSplit], counted: Counted
-) -> Estimates:
+    labels: Float[np.ndarray, "row label"], design: Design, half_splits: Sequence[HalfSplit],
+    about: Mapping[str, Any],
+) -> Estimates:  # fmt: skip
     """Held-out R² of the first of the labels, the others being permuted ones, by the nuisances alone."""
     r2, why = np.empty((len(half_splits), labels.shape[1])), ""
     for of_half, half_split in zip(r2, half_splits, strict=True):
@@ -151,6 +158,4 @@ def predicted_by_nuisances(
         r2[:] = np.nan
     words = {"nuisances": ", ".join(design.names) or "no nuisance that varies"}
     permuted = r2.mean(axis=0)[1:, None]
-    return Estimates.halved(
-        r2[:, :1], UNEXPLAINED, permuted=permuted, why=why, about=counted.about(), words=words
-    )  # fmt: skip
+    return Estimates.halved(r2[:, :1], UNEXPLAINED, permuted=permuted, why=why, about=about, words=words)

@@ -15,11 +15,10 @@ Source: Paper III (arXiv 2512.23752), sections 4.5 and 6; Hewitt and Liang 2019 
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-from jaxtyping import Float
 
 from interp.capture import Capture
 from interp.findings import Findings
@@ -32,17 +31,17 @@ from interp.statistics.resampling import shuffles
 from interp.statistics.spectra import Scaling
 from interp.system.threads import side_by_side
 
-from ..measures.cloud import Cloud, n_places, own_number, refuse_layer
+from ..measures.cloud import Cloud, own_number, refuse_layer
 from ..measures.field_checks import refuse_too_few, refuse_unknown
 from ..measures.halves import N_HALF_SPLITS, HalfSplit, cloud_permutations, half_splits_of, label_by_type, orders_within
-from ..measures.layers import Counted, Layer, at_same_layer, layer_columns, layers_of
-from ..measures.nuisances import nuisance_design
-from ..measures.sample_sizes import FEW_HALVED, FEW_HALVES, MIN_HALVES, MIN_LEVEL
+from ..measures.layers import Layer, at_same_layer, by_site, layer_columns, layers_of
+from ..measures.nuisances import Design, nuisance_design
+from ..measures.sample_sizes import FEW_HALVED, MIN_HALVES, MIN_LEVEL
 from ..measures.target import EXACT_ENTROPY, NEXT_ENTROPY, Target
 from .judgement import FEW_RECUR, FEW_TOGETHER, Judgement, axis_columns, predicted_by_nuisances
 from .quantities import ENDINGS, KEPT, PREVIOUS, QUANTITIES, WITHIN_CLUSTERS, WITHIN_TOKEN
-from .readout import AXES, Labels, PlaceRead, Split, read_place
-from .setting import SURPRISAL, Setting, counted_in, labels_of, left_by, previous_of, surprisal_of
+from .readout import AXES, PlaceRead, read_place
+from .setting import SURPRISAL, Treatment, previous_of, surprisal_of
 from .tables import BY_AXIS, by_layer_table, held_out_table
 
 Site = Literal["v", "z", "resid"]
@@ -99,8 +98,7 @@ class ValueAxis(Probe):
     def refuse_fields(self, n_layers: int | None) -> None:
         refuse_unknown(self)
         refuse_too_few(self, {"n_permutations": 19}, "too few to say what chance alone would give")
-        if n_layers is not None:
-            refuse_layer(self.layer, n_places(self.sites[0], n_layers))
+        refuse_layer(self.layer, n_layers, self.sites[0])
 
     def analyse(self, base: Capture, under: Mapping[str, Readout]) -> Findings:
         self.refuse_fields(base.model.n_layers)
@@ -112,18 +110,26 @@ class ValueAxis(Probe):
         half_splits = half_splits_of(pool, self.seed)
         fitting = half_splits[0].fitting
         places = [p for site, cloud in clouds.items() for p in layers_of(site, cloud, fitting, self.scaling)]
-        setting = self._setting(pool, half_splits, places, surprisal_of(base))
-        found = side_by_side(lambda place: read_place(place.scaled, setting.splits), places)
-        judgements = _judgements(found, setting)
-        ridge, within = (judgements[treatment, "ridge", target.name] for treatment in (KEPT, WITHIN_TOKEN))
-        axis = axis_columns(ridge, found)
-        numbers = _at_primary(places, primary, judgements, axis)
-        numbers |= {
+        surprisal = surprisal_of(base)
+        nuisances = nuisance_design(pool.rows, pool.levels("domain"), surprisal, 2 * MIN_LEVEL)
+        treatments = self._treatments(pool, half_splits, nuisances)
+        splits = {name: treatment.splits for name, treatment in treatments.items()}
+        found = side_by_side(lambda place: read_place(place.scaled, splits), places)
+        judgements = {
+            (name, axis, sought): Judgement(sought, treatment, places, [place.read[name, axis] for place in found])
+            for name, treatment in treatments.items() for axis in AXES for sought in treatment.labels.targets
+        }  # fmt: skip
+        ridge, within = (judgements[name, "ridge", target.name] for name in (KEPT, WITHIN_TOKEN))
+        axis, best = axis_columns(ridge, found), ridge.most_chosen(pool.n_layers)
+        numbers = _at_primary(places, primary, judgements, axis) | {
             "best_layer_r2": ridge.best_layer(pool.n_layers),
             "best_layer_r2_beyond_token": within.best_layer(pool.n_layers),
-            "nuisance_r2": self._by_nuisances(setting),
-            **self._controls(places, primary, ridge.most_chosen(pool.n_layers), previous_of(base), setting),
+            "nuisance_r2": self._by_nuisances(pool, half_splits, surprisal, treatments[KEPT]),
         }
+        for name, control in self._controls(pool, half_splits, surprisal, previous_of(base)).items():
+            asked = {name: primary} | ({f"best_layer_{name}": best} if name == PREVIOUS else {})
+            read = {at: _read_alone(places[at], control, pool) for at in {*asked.values()}}
+            numbers |= {number: read[at] for number, at in asked.items()}
         quantities = QUANTITIES.filled(**pool.slots, within=_within(pool))
         return quantities.findings(
             self.name, quantities.scalars(numbers),
@@ -132,8 +138,8 @@ class ValueAxis(Probe):
                 "axes": QUANTITIES.table(layer_columns(places) | axis, BY_AXIS),
                 "held_out": held_out_table(pool, half_splits[0], found[primary].predicted, base),
             },
-            arrays=_arrays(places, found) | {"primary_layer": np.array(own)},
-            notes=(*target.notes, *self._notes(pool, setting, own)),
+            arrays=by_site(places, [*map(_kept, places, found)]) | {"primary_layer": np.array(own)},
+            notes=(*target.notes, *self._notes(pool, treatments, nuisances, own)),
         )  # fmt: skip
 
     def figures(self, findings: Findings) -> tuple[Figure, ...]:
@@ -141,89 +147,58 @@ class ValueAxis(Probe):
 
         return axis_figures(findings)
 
-    def _setting(
-        self, pool: Cloud, half_splits: Sequence[HalfSplit], places: Sequence[Layer],
-        surprisal: Mapping[str, Float[np.ndarray, " row"]],
-    ) -> Setting:  # fmt: skip
+    def _treatments(self, pool: Cloud, half_splits: Sequence[HalfSplit], nuisances: Design) -> dict[str, Treatment]:
+        """Nothing taken out but the mean; all that the last token determines, and nuisances."""
         names = (NEXT_ENTROPY, EXACT_ENTROPY) if pool.target.is_entropy else (pool.target.name,)
         targets = {name: np.asarray(pool.rows[name], np.float64) for name in names if name in pool.rows}
         rng, tokens = np.random.default_rng([self.seed, 1]), pool.rows["token"]
         controls = label_by_type(tokens, pool.sought, N_CONTROLS, rng)
         orders = shuffles(pool.units, self.n_permutations, rng)
         within = cloud_permutations(pool, tokens, self.n_permutations, rng)
-        nuisances = nuisance_design(pool.rows, pool.levels("domain"), surprisal, 2 * MIN_LEVEL)
-        left = left_by(nuisances.values, tokens, targets)
-        labels = {
-            KEPT: labels_of(targets, controls, targets, orders, pool.units),
-            WITHIN_TOKEN: labels_of(targets, controls[:, :0], left, within, pool.units),
-        }
-        by_treatment = {
-            KEPT: half_splits,
-            WITHIN_TOKEN: [HalfSplit.of(h.fitting, h.held_out, nuisances.values, tokens) for h in half_splits],
-        }
-        splits = {name: [Split.of(h, labels[name], pool.clusters) for h in mine] for name, mine in by_treatment.items()}
-        recurring = counted_in(pool, by_treatment[WITHIN_TOKEN])
-        n_recurring = recurring["n_clusters"] or recurring["n"] or 0
-        enough = -(-FEW_HALVES * pool.n_units // n_recurring) if n_recurring else None
-        counted = {
-            KEPT: Counted.of(places, pool, pool.n_units < FEW_HALVES, FEW_HALVES),
-            WITHIN_TOKEN: Counted.of(places, pool, n_recurring < FEW_HALVES, enough, **recurring),
-        }
-        return Setting(pool, half_splits, surprisal, nuisances, labels, splits, counted)
-
-    def _by_nuisances(self, setting: Setting) -> Estimates:
-        """What nuisances alone predict."""
-        pool, first = setting.pool, setting.labels[KEPT]
-        _, token, n_rows = np.unique(pool.rows["token"], return_inverse=True, return_counts=True)
-        numbers = {**setting.surprisal, "token frequency": np.log2(n_rows[token])}
-        design = nuisance_design(pool.rows, pool.levels("token", "domain"), numbers, 2 * MIN_LEVEL)
-        labels = np.column_stack([pool.sought, first.permuted[:, : self.n_permutations].astype(np.float64)])
-        return predicted_by_nuisances(labels, design, setting.half_splits, setting.counted[KEPT])
+        return {
+            KEPT: Treatment.of(pool, half_splits, targets, orders, controls=controls),
+            WITHIN_TOKEN: Treatment.of(
+                pool, half_splits, targets, within, groups=tokens, nuisances=nuisances.values, few=FEW_RECUR,
+                is_beyond_token=True,
+            ),
+        }  # fmt: skip
 
     def _controls(
-        self, places: Sequence[Layer], primary: int, best: int, previous: Mapping[str, np.ndarray], setting: Setting
-    ) -> dict[str, Estimates]:
-        """Beyond the tokens before the last one (there, and at the layer chosen most often), and within clusters."""
+        self, pool: Cloud, half_splits: Sequence[HalfSplit], surprisal: Mapping[str, np.ndarray],
+        previous: Mapping[str, np.ndarray],
+    ) -> dict[str, Treatment]:  # fmt: skip
+        """Beyond the classes of the tokens before the last one too, of texts; and within clusters, where there are."""
+        sought, rows, tokens = {pool.target.name: np.asarray(pool.sought, np.float64)}, pool.rows, pool.rows["token"]
         found = {}
         if previous:
-            read = {at: self._beyond_previous(places[at], at, previous, setting) for at in {primary, best}}
-            found = {PREVIOUS: read[primary], f"best_layer_{PREVIOUS}": read[best]}
-        if setting.pool.clusters is not None and setting.pool.one_row_each:
-            found[WITHIN_CLUSTERS] = self._within_clusters(places[primary], setting)
+            for name, column in previous.items():
+                rows = rows.with_column(name, column, "index")
+            design = nuisance_design(rows, (*pool.levels("domain"), *previous), surprisal, 2 * MIN_LEVEL)
+            orders = cloud_permutations(pool, tokens, self.n_permutations, np.random.default_rng([self.seed, 3]))
+            beyond = {"nuisances": design.values, "few": FEW_RECUR, "is_beyond_token": True}
+            found[PREVIOUS] = Treatment.of(pool, half_splits, sought, orders, groups=tokens, **beyond)
+        if pool.clusters is not None and pool.one_row_each:
+            orders = orders_within(pool.units, self.n_permutations, np.random.default_rng([self.seed, 4]))
+            few = {"few": FEW_TOGETHER, "least": FEW_HALVED}
+            found[WITHIN_CLUSTERS] = Treatment.of(pool, half_splits, sought, orders, groups=pool.units, **few)
         return found
 
-    def _beyond_previous(
-        self, place: Layer, at: int, previous: Mapping[str, np.ndarray], setting: Setting
+    def _by_nuisances(
+        self, pool: Cloud, half_splits: Sequence[HalfSplit], surprisal: Mapping[str, np.ndarray], kept: Treatment
     ) -> Estimates:
-        """The ridge axis at one place beyond the last token, the classes of the tokens before it regressed out too."""
-        pool, rows, tokens = setting.pool, setting.pool.rows, setting.pool.rows["token"]
-        for name, column in previous.items():
-            rows = rows.with_column(name, column, "index")
-        design = nuisance_design(rows, (*pool.levels("domain"), *previous), setting.surprisal, 2 * MIN_LEVEL).values
-        targets = {pool.target.name: np.asarray(pool.sought, np.float64)}
-        orders = cloud_permutations(pool, tokens, self.n_permutations, np.random.default_rng([self.seed, 3]))
-        labels = labels_of(targets, np.empty((rows.n_rows, 0)), left_by(design, tokens, targets), orders, pool.units)
-        half_splits = [HalfSplit.of(h.fitting, h.held_out, design, tokens) for h in setting.half_splits]
-        counted = setting.counted[WITHIN_TOKEN]
-        counted = replace(counted, underpowered=[counted.underpowered[at]])
-        return _read_alone(place, labels, half_splits, WITHIN_TOKEN, counted, pool)
+        """What nuisances alone predict, token and how frequent it is among them."""
+        _, token, n_rows = np.unique(pool.rows["token"], return_inverse=True, return_counts=True)
+        numbers = {**surprisal, "token frequency": np.log2(n_rows[token])}
+        design = nuisance_design(pool.rows, pool.levels("token", "domain"), numbers, 2 * MIN_LEVEL)
+        permuted = kept.labels.permuted[:, : self.n_permutations].astype(np.float64)
+        return predicted_by_nuisances(np.column_stack([pool.sought, permuted]), design, half_splits, kept.about)
 
-    def _within_clusters(self, place: Layer, setting: Setting) -> Estimates:
-        """The ridge axis at one place, labels and activations measured from the mean of their cluster."""
-        pool, nothing = setting.pool, np.empty((setting.pool.rows.n_rows, 0))
-        targets = {pool.target.name: np.asarray(pool.sought, np.float64)}
-        orders = orders_within(pool.units, self.n_permutations, np.random.default_rng([self.seed, 4]))
-        half_splits = [HalfSplit.of(h.fitting, h.held_out, nothing, pool.units) for h in setting.half_splits]
-        counts = counted_in(pool, half_splits)
-        n_clusters = counts["n_clusters"] or 0
-        counted = Counted.of([place], pool, n_clusters < FEW_HALVED, FEW_HALVED if n_clusters else None, **counts)
-        labels = labels_of(targets, nothing, targets, orders, pool.units)
-        return _read_alone(place, labels, half_splits, KEPT, counted, pool)
-
-    def _notes(self, pool: Cloud, setting: Setting, primary: int) -> tuple[str, ...]:
-        first = setting.half_splits[0]
+    def _notes(
+        self, pool: Cloud, treatments: Mapping[str, Treatment], nuisances: Design, primary: int
+    ) -> tuple[str, ...]:
+        first = treatments[KEPT].splits[0].half_split
         seen = np.isin(pool.rows["token"][first.held_out], pool.rows["token"][first.fitting]).mean()
-        within, nuisances = setting.splits[WITHIN_TOKEN], ", ".join(setting.nuisances.names) or "none that varies"
+        within, taken_out = treatments[WITHIN_TOKEN].splits, ", ".join(nuisances.names) or "none that varies"
         n_rows = round(np.mean([len(s.half_split.fitting) + len(s.half_split.held_out) for s in within]))
         n_tokens = len(np.unique(pool.rows["token"]))
         return (
@@ -235,33 +210,17 @@ class ValueAxis(Probe):
             f"`_beyond_token`: of {pool.rows.n_rows} rows with {n_tokens} last tokens, {n_rows} have one that recurs "
             f"in their half (mean over the half splits). Both sides are measured from the mean of their token in their "
             f"half, which takes out whatever the token determines, its frequency too; regressed out after: "
-            f"{nuisances}.",
+            f"{taken_out}.",
             f"Control tasks: {N_CONTROLS} random labellings of the tokens at the scored positions; {seen:.0%} of the "
             f"held-out rows have a token that the fitting half has too. Where tokens hardly recur the control cannot "
             f"be learned by anybody, and selectivity is R² itself.",
         )
 
 
-def _read_alone(
-    place: Layer, labels: Labels, half_splits: Sequence[HalfSplit], treatment: str, counted: Counted, pool: Cloud
-) -> Estimates:
+def _read_alone(place: Layer, treatment: Treatment, pool: Cloud) -> Estimates:
     """R² of the ridge axis at one place."""
-    splits = [Split.of(half_split, labels, pool.clusters) for half_split in half_splits]
-    few = FEW_RECUR if treatment == WITHIN_TOKEN else FEW_TOGETHER
-    reason = "" if all(half_split.is_usable for half_split in half_splits) else few
-    read = read_place(place.scaled, {KEPT: splits}).read[KEPT, "ridge"]
-    return Judgement(pool.target.name, treatment, labels, [read], counted, reason).r2
-
-
-def _judgements(found: Sequence[PlaceRead], setting: Setting) -> dict[tuple[str, str, str], Judgement]:
-    few = "" if all(split.half_split.is_usable for split in setting.splits[WITHIN_TOKEN]) else FEW_RECUR
-    return {
-        (treatment, axis, target): Judgement(
-            target, treatment, labels, [place.read[treatment, axis] for place in found],
-            setting.counted[treatment], few if treatment == WITHIN_TOKEN else "",
-        )
-        for treatment, labels in setting.labels.items() for axis in AXES for target in labels.targets
-    }  # fmt: skip
+    read = read_place(place.scaled, {KEPT: treatment.splits}).read[KEPT, "ridge"]
+    return Judgement(pool.target.name, treatment, [place], [read]).r2
 
 
 def _within(pool: Cloud) -> str:
@@ -293,18 +252,13 @@ def _at_primary(
     return found | {name: axis[column].at([primary]) for name, column in columns.items()}
 
 
-def _arrays(places: Sequence[Layer], found: Sequence[PlaceRead]) -> dict[str, np.ndarray]:
-    """Axes in raw coordinates, layer by layer, zero where there is none; means, deviations and score deviations."""
-    arrays: dict[str, list[np.ndarray]] = {}
-    for place, read in zip(places, found, strict=True):
-        kept: dict[str, np.ndarray] = {"mean": place.scale.mean, "sigma": place.scale.sigma}
-        for name in AXES:
-            axis = read.directions.get(name, np.zeros(len(place.scale.mean)))
-            kept[f"{name}.axis"] = place.scale.readout(axis)
-            kept[f"{name}.displacement"] = place.scale.displacement(axis)
-        directions = np.array([kept[f"{name}.axis"] for name in AXES])
-        scores = np.asarray(place.points, np.float64) @ directions.T - directions @ place.scale.mean
-        kept |= {f"{name}.score_sigma": sigma for name, sigma in zip(AXES, scores.std(axis=0), strict=True)}
-        for name, value in kept.items():
-            arrays.setdefault(f"{place.site}.{name}", []).append(value)
-    return {name: np.array(values) for name, values in arrays.items()}
+def _kept(place: Layer, read: PlaceRead) -> dict[str, np.ndarray]:
+    """Axes in raw coordinates, zero where there is none; means, deviations and score deviations."""
+    kept: dict[str, np.ndarray] = {"mean": place.scale.mean, "sigma": place.scale.sigma}
+    for name in AXES:
+        axis = read.directions.get(name, np.zeros(len(place.scale.mean)))
+        kept[f"{name}.axis"] = place.scale.readout(axis)
+        kept[f"{name}.displacement"] = place.scale.displacement(axis)
+    directions = np.array([kept[f"{name}.axis"] for name in AXES])
+    scores = np.asarray(place.points, np.float64) @ directions.T - directions @ place.scale.mean
+    return kept | {f"{name}.score_sigma": sigma for name, sigma in zip(AXES, scores.std(axis=0), strict=True)}

@@ -21,7 +21,7 @@ from jaxtyping import Float, Int
 from interp.statistics.correlation import unit_ranks
 from interp.statistics.ratio import ratio
 from interp.statistics.resampling import members_of
-from interp.statistics.ridge import PENALTIES, RowAxes, left_out_error
+from interp.statistics.ridge import ALONE, PENALTIES, RowAxes, left_out_error
 
 from ..measures.half_forms import HalfForm
 from ..measures.halves import HalfSplit
@@ -29,9 +29,6 @@ from ..measures.layers import ScaledRows
 from .quantities import KEPT, WITHIN_TOKEN
 
 AXES = ("ridge", "pc1")
-
-_ALONE = 1e-9
-"""1 − leverage below which a row alone decides its own fit, so that leaving it out is undefined."""
 
 
 @dataclass(frozen=True)
@@ -214,7 +211,7 @@ def _added(
     error, total = np.square(wrong).sum(axis=0), np.square(held_out).sum(axis=0)
     free = 1 - np.square(half_split.taken_out).sum(axis=1, keepdims=True) - np.square(left) @ kept
     residual = fitted - left @ (kept * (left.T @ fitted))
-    left_out = np.divide(residual, free, out=np.zeros_like(residual), where=free > _ALONE)
+    left_out = np.divide(residual, free, out=np.zeros_like(residual), where=free > ALONE)
     toward, of_mean = left @ (kept / singular * (others.T @ wrong)), 0.0
     if half_split.groups is None:
         toward += wrong.sum(axis=0) / len(left)

@@ -1,7 +1,8 @@
-"""What all places share: rows, half splits, labels, what is counted, and what the tokens before them were."""
+"""What all places share: labels, half splits and what is taken out of both, and what the tokens before them were."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int, Shaped
@@ -12,24 +13,74 @@ from interp.need import Need
 from ..measures.cloud import Cloud
 from ..measures.finite import finite
 from ..measures.halves import HalfSplit
-from ..measures.layers import Counted
-from ..measures.nuisances import Design
+from ..measures.sample_sizes import FEW_HALVES
 from .readout import Labels, Split
 
 SURPRISAL = Need("next_loss", at="before_last")
 
 
 @dataclass(frozen=True)
-class Setting:
-    """What all places share: rows, half splits, nuisances, and for each treatment the labels and what is counted."""
+class Treatment:
+    """Labels and half splits, once groups and nuisances are out of them, and what is counted, as fields of a scalar.
 
-    pool: Cloud
-    half_splits: Sequence[HalfSplit]
-    surprisal: Mapping[str, Float[np.ndarray, " row"]]
-    nuisances: Design
-    labels: Mapping[str, Labels]
-    splits: Mapping[str, Sequence[Split]]
-    counted: Mapping[str, Counted]
+    `reason` says why nothing can be read anywhere, where that is so. `is_beyond_token`: groups are last tokens.
+    """
+
+    labels: Labels
+    splits: Sequence[Split]
+    about: Mapping[str, Any]
+    reason: str = ""
+    is_beyond_token: bool = False
+
+    @classmethod
+    def of(
+        cls,
+        pool: Cloud,
+        half_splits: Sequence[HalfSplit],
+        targets: Mapping[str, Float[np.ndarray, " row"]],
+        orders: Int[np.ndarray, "permutation row"],
+        *,
+        groups: Shaped[np.ndarray, " row"] | None = None,
+        nuisances: Float[np.ndarray, "row column"] | None = None,
+        controls: Float[np.ndarray, "row control"] | None = None,
+        few: str = "",
+        least: int = FEW_HALVES,
+        is_beyond_token: bool = False,
+    ) -> "Treatment":
+        """Exchanged is what groups and nuisances leave of targets over all rows: 0 where a group has a single row.
+
+        `few` is the reason where a half split cannot be read, `least` how many clusters (prompts) would do.
+        """
+        everything, nothing = np.arange(pool.rows.n_rows), np.empty((pool.rows.n_rows, 0))
+        nuisances, controls = (nothing if columns is None else columns for columns in (nuisances, controls))
+        true = np.column_stack([*targets.values()])
+        whole, left = HalfSplit.of(everything, everything, nuisances, groups), np.zeros_like(true)
+        if whole.is_usable:
+            left[whole.fitting] = whole.fitted(true)
+        permuted = left[orders].transpose(1, 2, 0).reshape(len(left), -1).astype(np.float32)
+        units = np.unique(pool.units, return_inverse=True)[1]
+        labels = Labels(tuple(targets), units, np.hstack([true, controls]), permuted)
+        halves = [HalfSplit.of(h.fitting, h.held_out, nuisances, groups) for h in half_splits]
+        return cls(
+            labels,
+            [Split.of(half_split, labels, pool.clusters) for half_split in halves],
+            _counted(pool, halves, least),
+            "" if all(half_split.is_usable for half_split in halves) else few,
+            is_beyond_token,
+        )
+
+
+def _counted(pool: Cloud, half_splits: Sequence[HalfSplit], least: int) -> dict[str, Any]:
+    """How many prompts take part, and of how many clusters (the mean over half splits), and whether these are few."""
+    taking_part = [np.r_[h.fitting, h.held_out] for h in half_splits]
+    n, n_clusters = (
+        round(np.mean([len(np.unique(names[rows])) for rows in taking_part])) for names in (pool.prompts, pool.units)
+    )
+    is_few, enough = n_clusters < least, -(-least * pool.n_units // n_clusters) if n_clusters else None
+    return {
+        **pool.counted, "n": n, "n_clusters": None if pool.clusters is None else n_clusters,
+        "underpowered": is_few, "enough": enough if is_few else None,
+    }  # fmt: skip
 
 
 def surprisal_of(base: Capture) -> dict[str, Float[np.ndarray, " row"]]:
@@ -60,36 +111,3 @@ def _of_rows(base: Capture, known: np.ndarray, otherwise: int | float) -> Shaped
     of_prompt = np.full(1 + int(base.rows["prompt"].max()), otherwise)
     of_prompt[base.rows_at(SURPRISAL.at)["prompt"]] = known
     return of_prompt[base.rows["prompt"]]
-
-
-def labels_of(
-    targets: Mapping[str, np.ndarray], controls: np.ndarray, permuted: Mapping[str, np.ndarray],
-    orders: Int[np.ndarray, "permutation row"], units: Shaped[np.ndarray, " row"],
-) -> Labels:  # fmt: skip
-    return Labels(
-        tuple(targets),
-        np.unique(units, return_inverse=True)[1],
-        np.column_stack([*targets.values(), controls]),
-        np.column_stack([permuted[name][orders].T for name in targets]).astype(np.float32),
-    )
-
-
-def left_by(nuisances: np.ndarray, tokens: np.ndarray, targets: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """What token and nuisances leave of labels over all rows: what is exchanged. 0 where a token does not recur."""
-    everything, found = np.arange(len(tokens)), {}
-    whole = HalfSplit.of(everything, everything, nuisances, tokens)
-    for name, values in targets.items():
-        found[name] = np.zeros(len(values))
-        if whole.is_usable:
-            found[name][whole.fitting] = whole.apply(values[:, None])[0][:, 0]
-    return found
-
-
-def counted_in(pool: Cloud, half_splits: Sequence[HalfSplit]) -> dict[str, int | None]:
-    """How many prompts take part, and of how many clusters: the mean over half splits."""
-    taking_part = [np.r_[h.fitting, h.held_out] for h in half_splits]
-    n, n_clusters = (
-        round(np.mean([len(np.unique(names[rows])) for rows in taking_part]))
-        for names in (pool.rows["prompt"], pool.units)
-    )
-    return {"n": n, "n_clusters": None if pool.counted["n_clusters"] is None else n_clusters}

@@ -146,8 +146,7 @@ class Workspace(Probe):
     def refuse_fields(self, n_layers: int | None) -> None:
         refuse_unknown(self)
         refuse_too_few(self, {"rank": 1, "n_null": 19}, "too few for what is made of them")
-        if n_layers is not None:
-            refuse_layer(self.depth, n_layers + 1)
+        refuse_layer(self.depth, n_layers, "resid")
 
     def analyse(self, base: Capture, under: Mapping[str, Readout]) -> Findings:
         self.refuse_fields(base.model.n_layers)

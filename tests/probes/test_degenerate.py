@@ -86,6 +86,8 @@ CASES: dict[str, Callable[[Probe], Capture]] = {
     "two prompts": lambda probe: synthetic_capture(probe.needs, Shape(2)),
     "one prompt": lambda probe: synthetic_capture(probe.needs, Shape(1)),
     "one layer, one head": lambda probe: synthetic_capture(probe.needs, Shape(N, n_layers=1, n_heads=1, n_kv_heads=1)),
+    "two of thirty prompts are drawn": lambda probe: noise(probe, drawn=np.arange(N) < 2),
+    "one of three clusters is drawn": lambda probe: noise(probe, drawn=np.arange(N) < 10, cluster=np.arange(N) // 10),
     "sequences of equal entropies": lambda probe: synthetic_capture(
         probe.needs, Shape(8, n_scored=4), columns={"next_entropy_bits": np.full(32, 2.0)}
     ),
@@ -106,7 +108,13 @@ def spoken(probe: Probe, capture: Capture) -> Findings | InterpError:
     return found
 
 
-QUICK = ("all rows are one", "equal entropies", "one token and one domain", "one prompt")
+QUICK = (
+    "all rows are one",
+    "equal entropies",
+    "one token and one domain",
+    "one prompt",
+    "one of three clusters is drawn",
+)
 
 
 @pytest.mark.parametrize("case", quick(QUICK, CASES))

@@ -100,7 +100,7 @@ def test_words_that_the_type_of_a_field_does_not_name_are_refused(field, value, 
 
 
 WORDS = [(name, field) for name in entries("probe") for field, words in field_words(load_entry("probe", name)).items()
-         if words and not {"true", "none"} & {*words} and field != "layers" and name != "manifold"]  # fmt: skip
+         if words and not {"true", "none"} & {*words} and field != "layers"]  # fmt: skip
 
 
 @pytest.mark.parametrize(("name", "field"), WORDS)

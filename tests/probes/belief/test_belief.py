@@ -349,8 +349,6 @@ def test_what_cannot_be_read_is_refused_in_words():
     with pytest.raises(UsageError, match=r"belief\.sites") as refusal:
         world(points, belief, probe=replace(PROBE, sites=()))
     assert "Choose among resid, v, z" in refusal.value.fix
-    with pytest.raises(PromptError, match="over 4 sequences"):
-        world(points[:12], belief[:12], n_scored=3)
     belief[3, 1] = np.inf
     with pytest.raises(PromptError, match="1 of 30 rows"):
         world(points, belief)

@@ -116,7 +116,7 @@ def test_controls_are_axes_fitted_alike_to_entropies_exchanged_between_prompts()
     cloud = Cloud.of(base, Need("v"))
     split = Split.of(cloud, 10, 0)
     refits = refit_axes(split, (0, 2), "encoding", "centred", 25, 3)
-    entropy, units = np.asarray(cloud.entropy_bits, np.float64)[split.fitting], cloud.units[split.fitting]
+    entropy, units = np.asarray(cloud.sought, np.float64)[split.fitting], cloud.units[split.fitting]
     mine = np.asarray(cloud.rows["domain"])[split.fitting]
     orders = permutations_within(np.unique(mine, return_inverse=True)[1], units, 25, np.random.default_rng([3, 4]))
     for i, order in enumerate(orders):

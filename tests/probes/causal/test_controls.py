@@ -183,7 +183,7 @@ def test_axes_and_prompts_are_those_of_the_definition():
     split = Split.of(cloud, 9, 0)
     a = rng(1).normal(size=cloud.points.shape[2])
     errors, totals = held_out(split.points(1), split, Axis(a, a, 0.0))
-    x, y = (cloud.points[1].astype(np.float64) @ a)[:, None], np.asarray(cloud.entropy_bits, np.float64)
+    x, y = (cloud.points[1].astype(np.float64) @ a)[:, None], np.asarray(cloud.sought, np.float64)
     line = LinearRegression().fit(x[split.fitting], y[split.fitting])
     np.testing.assert_allclose(errors, np.square(y[split.run_rows] - line.predict(x[split.run_rows])), rtol=1e-6)
     np.testing.assert_allclose(totals, np.square(y[split.run_rows] - y[split.fitting].mean()))

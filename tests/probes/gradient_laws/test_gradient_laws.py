@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from interp.probes.gradient_laws.routing import Pairs, Routed, agreement, permuted_agreement
+from interp.probes.gradient_laws.routing import Pairs, Routed, agreement, permutations
 from interp.probes.gradient_laws.study import GradientLaws
 from scipy import stats
 
@@ -126,7 +126,7 @@ CHANGE = np.array([[4.0, 2.0, 1.0, -3.0, -6.0, 0.5], [0.0, 0.0, 0.0, 0.0, 0.0, 0
 
 
 def test_measures_are_by_hand_and_by_sequence():
-    found = agreement(ADVANTAGE, CHANGE)
+    (found,) = agreement(Pairs(np.zeros(6, dtype=int), ADVANTAGE, CHANGE), [np.arange(6)])
     # 4, −6 and 0.5 agree with the sign of their advantage; the pair of no advantage agrees with nothing
     rho = stats.spearmanr(ADVANTAGE[0], CHANGE[0])[0]
     assert found[:, 0] == pytest.approx([10.5 / 16.5, 3 / 6, rho])
@@ -136,10 +136,10 @@ def test_measures_are_by_hand_and_by_sequence():
     routed = Routed.of(several, 30, np.random.default_rng(2))
     assert routed.observed.shape == routed.expected.shape == (3, 3, 2) and routed.signs.shape == (30, 3)
     for found, pairs in zip(routed.observed, several, strict=True):
-        np.testing.assert_allclose(found, agreement(pairs.advantage, pairs.change))
+        np.testing.assert_allclose(found, agreement(pairs, [np.arange(12)])[0])
     again = np.random.default_rng(2)
     for expected, pairs in zip(routed.expected, several, strict=True):
-        np.testing.assert_allclose(expected, permuted_agreement(pairs, 30, again).mean(axis=0))
+        np.testing.assert_allclose(expected, agreement(pairs, permutations(pairs, 30, again)).mean(axis=0))
 
 
 def test_pairs_are_those_that_are_seen_in_rows_with_a_choice_and_an_effect():
@@ -158,12 +158,12 @@ def test_pairs_are_those_that_are_seen_in_rows_with_a_choice_and_an_effect():
 def test_permutations_are_of_the_advantages_of_each_row():
     """Rows of two pairs: a permutation leaves or swaps each, so that eight worlds are as likely."""
     pairs = Pairs(np.array([0, 0, 1, 1, 2, 2]), ADVANTAGE[:1], CHANGE[:1])
-    found = permuted_agreement(pairs, 800, np.random.default_rng(0))
-    worlds = []
+    found = agreement(pairs, permutations(pairs, 800, np.random.default_rng(0)))
+    orders = []
     for swaps in np.ndindex(2, 2, 2):
         order = np.concatenate([[2 * i, 2 * i + 1][:: -1 if s else 1] for i, s in enumerate(swaps)])
-        worlds.append(agreement(ADVANTAGE[:1, order], CHANGE[:1])[:, 0])
-    far = np.abs(found[:, None, :, 0] - np.array(worlds)).max(axis=2)
+        orders.append(order)
+    far = np.abs(found[:, None, :, 0] - agreement(pairs, orders)[..., 0]).max(axis=2)
     assert (far.min(axis=1) < 1e-9).all() and (np.bincount(far.argmin(axis=1), minlength=8) > 60).all()
 
 

@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 from interp.probes.manifold.probe import Manifold
-from interp.probes.manifold.refitting import FirstAxis, rho
+from interp.probes.manifold.refitting import FirstAxis
 from scipy import stats
 
+from interp.statistics.correlation import unit_ranks
 from interp.statistics.estimates import Estimates
 from interp.statistics.spectra import principal_axes
 from interp.testing import Shape, synthetic_capture
@@ -23,6 +24,10 @@ def two_directions(rng, clusters, second, follows):
     points, lead = drawn(16), drawn(2)
     points[:, :2] = lead * np.sqrt([6, 6 * second]) + 0.3 * drawn(2)
     return points, follows * lead[:, 0] + np.sqrt(1 - follows**2) * drawn(1)[:, 0]
+
+
+def rho(coordinates, variable):
+    return unit_ranks(coordinates) @ unit_ranks(variable[None])[0]
 
 
 def found_in(seed, second, follows=0.8):

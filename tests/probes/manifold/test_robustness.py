@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from interp.probes.manifold.collapse import without_each_unit
 from interp.probes.manifold.probe import Manifold
 from interp.probes.manifold.quantities import QUANTITIES
 from interp.probes.manifold.robustness import (
@@ -17,7 +16,6 @@ from interp.probes.measures.cloud import Cloud
 
 from interp.need import Need
 from interp.statistics.resampling import split_rows
-from interp.statistics.spectra import eigenvalues, scaled, spectral_statistics
 from interp.testing import Shape, synthetic_capture
 
 
@@ -45,14 +43,6 @@ def test_dropped_statistics_equal_those_of_what_stays():
     eigen = np.linalg.eigvalsh(np.cov(values[0][:, :9].T))
     assert found["pc1_plus_pc2_share_dropped"].value[0] == pytest.approx(eigen[-2:].sum() / eigen.sum())
     assert found["participation_ratio_dropped"].value[0] == pytest.approx(eigen.sum() ** 2 / np.square(eigen).sum())
-
-
-@pytest.mark.parametrize(("n_rows", "n_features", "per"), [(30, 8, 1), (12, 40, 1), (36, 8, 3), (12, 40, 3)])
-def test_leaving_units_out_equals_refits(n_rows, n_features, per):
-    rows = scaled(noise(n_rows, n_features)[0] * np.linspace(1, 3, n_features), "centred")
-    units = np.random.default_rng(1).permutation(np.repeat(np.arange(n_rows // per), per))
-    expected = [spectral_statistics(eigenvalues(scaled(rows[units != u], "centred"))) for u in np.unique(units)]
-    assert without_each_unit(rows, units) == pytest.approx(np.array(expected), rel=1e-8)
 
 
 @pytest.mark.slow

@@ -4,16 +4,11 @@ import numpy as np
 import pytest
 from interp.probes.manifold.quantities import QUANTITIES
 from interp.probes.measures.cloud import Cloud
-from interp.probes.measures.entropy_correlation import (
-    Resampled,
-    WithinToken,
-    best_layer,
-    correlation_estimates,
-    within_groups,
-)
+from interp.probes.measures.entropy_correlation import Order, WithinToken
 from scipy import stats
 
 from interp.need import Need
+from interp.statistics.resampling import shuffles
 from interp.testing import Shape, synthetic_capture
 
 BEST = "best_layer_{prefix}_correlation"
@@ -37,33 +32,33 @@ def test_the_profile_is_spearmans_correlation_with_its_sign_turned_up():
     coordinates = np.stack(
         [-entropy + rng.standard_normal(30), entropy + rng.standard_normal(30), rng.standard_normal(30)]
     )
-    resampled = Resampled.of(cloud, 99, 80, 5)
-    found = scalars(correlation_estimates(coordinates, "next_entropy_bits", cloud, resampled))
+    order = Order(cloud, coordinates)
+    (_, weights), found = order.resampled(99, 80, 5), scalars(order.estimates(99, 80, 5))
+    orders = shuffles(cloud.units, 99, np.random.default_rng(5))
     rho = np.array([stats.spearmanr(x, entropy)[0] for x in coordinates])
     assert rho[0] < 0 and [s.value for s in found] == pytest.approx(np.abs(rho))
-    permuted = np.array([[abs(stats.spearmanr(x, entropy[o])[0]) for x in coordinates] for o in resampled.orders])
+    permuted = np.array([[abs(stats.spearmanr(x, entropy[o])[0]) for x in coordinates] for o in orders])
     for layer, scalar in enumerate(found):
         reached = (permuted.max(axis=1) >= abs(rho[layer]) - 1e-12).sum()
         assert scalar.p == pytest.approx((1 + reached) / 100) and scalar.p_over == "layers"
         assert scalar.null.value == pytest.approx(permuted[:, layer].mean())
         np.testing.assert_allclose(scalar.null.band, np.quantile(permuted[:, layer], [0.025, 0.975]))
         turned = coordinates[layer] * np.sign(rho[layer])
-        times = np.rint(resampled.weights * 8 / 10).astype(int)  # of the ten of a stratum eight are drawn
+        times = np.rint(weights * 8 / 10).astype(int)  # of the ten of a stratum eight are drawn
         drawn = [stats.spearmanr(np.repeat(turned, w), np.repeat(entropy, w))[0] for w in times]
         half = stats.norm.ppf(0.975) * np.arctanh(drawn).std(ddof=1)
         np.testing.assert_allclose(scalar.interval, np.tanh(np.arctanh(abs(rho[layer])) + np.array([-half, half])))
         assert (scalar.n, scalar.n_unit) == (30, "prompt") and not scalar.underpowered
     for s in range(3):
-        np.testing.assert_allclose(resampled.weights[:, stratum == s].sum(axis=1), 10)
+        np.testing.assert_allclose(weights[:, stratum == s].sum(axis=1), 10)
     pool = cloud_of(stratum=stratum, drawn=np.arange(30) < 20)  # nobody drew these within strata
-    assert np.ptp(Resampled.of(pool, 19, 80, 5).weights[:, stratum == 0].sum(axis=1)) > 0
+    assert np.ptp(Order(pool, coordinates).resampled(19, 80, 5)[1][:, stratum == 0].sum(axis=1)) > 0
 
 
 def test_coordinates_and_tokens_that_never_vary_or_recur_are_undefined():
     cloud = cloud_of()
     still, own = np.ones(30), np.asarray(cloud.rows["next_entropy_bits"], dtype=np.float64)
-    resampled = Resampled.of(cloud, 19, 20, 0)
-    nothing, everything = scalars(correlation_estimates(np.stack([still, own]), "next_entropy_bits", cloud, resampled))
+    nothing, everything = scalars(Order(cloud, np.stack([still, own])).estimates(19, 20, 0))
     assert np.isnan(nothing.value) and nothing.underpowered and nothing.p is None
     assert nothing.null_reason == nothing.interval_reason == "the coordinate or next_entropy_bits never varies"
     assert everything.value == pytest.approx(1) and everything.interval is None
@@ -79,7 +74,8 @@ def test_within_positions_only_the_order_among_rows_of_one_position_is_left():
     coordinates = rng.standard_normal((2, 24))
     position = cloud.rows["position"]
     entropy = np.asarray(cloud.rows["next_entropy_bits"])
-    residual, ranked = within_groups(coordinates, "next_entropy_bits", cloud, position)
+    within = Order.within_position(cloud, coordinates)
+    residual, ranked = within.coordinates, within.cloud
     for place in np.unique(position):
         mine = position == place
         for layer in range(2):
@@ -104,8 +100,11 @@ def test_within_the_token_ranks_of_recurring_rows_are_exchanged_within_it():
     assert first.value == pytest.approx(abs(stats.spearmanr(ranks[0][mine], ranks[1][mine])[0]))
     assert first.n == 28 and first.underpowered and first.enough == -(-100 * 30 // 28)
     assert first.null.name == "entropies permuted within tokens"
-    assert (token[mine][within._resampled(99, 1, 0).orders] == token[mine]).all()
-    whole = scalars(correlation_estimates(coordinates, "next_entropy_bits", cloud, Resampled.of(cloud, 99, 40, 0)))[0]
+    permuted, _ = within.resampled(99, 1, 0)
+    for t in range(5):
+        among = np.sort(permuted[:, token[mine] == t], axis=1)
+        np.testing.assert_allclose(among, np.broadcast_to(among[0], among.shape), atol=1e-12)
+    whole = scalars(Order(cloud, coordinates).estimates(99, 40, 0))[0]
     assert whole.p == 0.01 and first.p > 0.05  # what the two share is the token's
 
 
@@ -125,13 +124,12 @@ def test_within_the_token_most_templates_may_have_a_last_token_of_their_own():
 def test_the_best_layer_is_chosen_on_other_prompts_than_it_is_judged_on():
     rng = np.random.default_rng(3)
     cloud = cloud_of(n=200)
-    entropy = np.asarray(cloud.entropy_bits)
+    entropy = np.asarray(cloud.sought)
     coordinates = rng.standard_normal((6, 200))
-    resampled = Resampled.of(cloud, 99, 1, 0)
-    noise = scalars(best_layer(coordinates, entropy, cloud, resampled, 0), BEST)[0]
+    noise = scalars(Order(cloud, coordinates).best_layer(99, 0), BEST)[0]
     assert noise.p > 0.05 and abs(noise.null.value) < 0.01  # the best of six on the same prompts would lie far above 0
     coordinates[4] -= entropy
-    found = scalars(best_layer(coordinates, entropy, cloud, resampled, 0), BEST)[0]
+    found = scalars(Order(cloud, coordinates).best_layer(99, 0), BEST)[0]
     assert found.p == 0.01 and "Layer 4 in 100%" in found.meaning
     assert found.value == pytest.approx(abs(stats.spearmanr(coordinates[4], entropy)[0]), abs=0.03)
     assert found.interval[0] < found.value < found.interval[1]

@@ -6,14 +6,14 @@ from functools import cache
 import numpy as np
 import pytest
 from interp.probes.measures.halves import HalfSplit, label_by_type
-from interp.probes.measures.layers import Counted
+from interp.probes.measures.layers import Layer, Scale
 from interp.probes.measures.nuisances import Design
 from interp.probes.measures.target import Target
 from interp.probes.value_axis.judgement import Judgement, predicted_by_nuisances, selectivity
 from interp.probes.value_axis.probe import ValueAxis
-from interp.probes.value_axis.quantities import KEPT, QUANTITIES, WITHIN_TOKEN
+from interp.probes.value_axis.quantities import QUANTITIES
 from interp.probes.value_axis.readout import Labels, Read
-from interp.probes.value_axis.setting import previous_of, surprisal_of
+from interp.probes.value_axis.setting import Treatment, previous_of, surprisal_of
 
 from interp.errors import InterpError
 from interp.need import Need
@@ -124,6 +124,13 @@ def test_between_and_within_clusters_are_told_apart(between, within):
     assert "r2_within_clusters" not in world(points, entropy).scalars  # prompts that are alone
 
 
+def test_clusters_of_a_single_prompt_are_not_read_within_and_count_among_those_that_would_do():
+    cluster = np.r_[np.repeat(np.arange(25), 4), 25 + np.arange(15)]
+    rng = np.random.default_rng(0)
+    found = world(rng.standard_normal((115, D)), rng.uniform(0, 8, 115), cluster=cluster)["r2_within_clusters"]
+    assert (found.n, found.n_clusters, found.enough) == (100, 25, -(-30 * 40 // 25)) and found.underpowered
+
+
 def test_entropy_that_position_tells_exactly_is_undefined_beyond_it_and_says_so():
     per = 6
     entropy = np.tile(np.linspace(5, 1, per), 40)
@@ -183,11 +190,9 @@ def test_axes_do_not_see_the_judged_half():
     assert first["r2"].value != second["r2"].value
 
 
-def test_four_prompts_are_read_and_three_and_unknown_sites_refused_in_words():
+def test_four_prompts_are_read_and_unknown_sites_refused_in_words():
     rng = np.random.default_rng(0)
     assert world(rng.standard_normal((4, D)), rng.uniform(0, 8, 4))["r2"].underpowered
-    with pytest.raises(InterpError, match="fewer than 4 make no halves"):
-        world(rng.standard_normal((3, D)), rng.uniform(0, 8, 3))
     with pytest.raises(InterpError, match="Known: resid, v, z"):
         make_probe("value_axis", {"sites": "v,q"})
     with pytest.raises(InterpError, match="Choose among v, z, resid"):
@@ -206,17 +211,19 @@ def test_every_token_has_one_label_drawn_from_all():
     assert len(np.unique(labels[:, 0])) > 1
 
 
-COUNTED = Counted({"n": 60, "n_unit": "prompt"}, "prompt", False, (False, True))
+COUNTED = {"n": 60, "n_unit": "prompt", "underpowered": False}
 
 
-def made_judgement(treatment=KEPT, reason=""):
+def made_judgement(*reason_and_beyond):
     """One target with three exchanges and two control tasks, at two places of which the second cannot be read."""
     rng = np.random.default_rng(0)
     labels = Labels(("next_entropy_bits",), np.arange(60), np.zeros((60, 3)), np.zeros((60, 3), np.float32))
     r2 = np.array([0.7, 0.3, 0.1, 0.1, -0.2, 0.4]) + 0.05 * rng.standard_normal((10, 6))
     nothing, added = np.full((10, 6), np.nan), np.full((10, 60, 1), np.nan)
     reads = [Read(r2, np.sqrt(r2.clip(0.01)), r2, added, False), Read(nothing, nothing, nothing, added, True)]
-    return Judgement("next_entropy_bits", treatment, labels, reads, COUNTED, reason), r2
+    points = np.zeros((60, 2))
+    places = [Layer("v", layer, points, Scale.of(points, "centred"), n) for layer, n in enumerate((60, 1))]
+    return Judgement("next_entropy_bits", Treatment(labels, (), COUNTED, *reason_and_beyond), places, reads), r2
 
 
 def said(name, found):
@@ -238,12 +245,12 @@ def test_r2_is_the_mean_over_half_splits_with_its_exchanges_for_a_null():
 
 
 def test_what_depends_on_the_token_alone_reads_zero_beyond_it():
-    judgement, _ = made_judgement(WITHIN_TOKEN)
+    judgement, _ = made_judgement("", True)
     found, void = said("r2_beyond_token", judgement.r2)
     assert found.value > 0.5 and found.null.name == "refitted on entropies permuted within tokens"
     assert void.value == 0.0 and void.p is None and "last token alone" in void.null_reason
     assert np.isnan(judgement.correlation.value[1])
-    few, _ = made_judgement(WITHIN_TOKEN, "too few share")
+    few, _ = made_judgement("too few share", True)
     assert few.why_undefined(1) == "too few share"
 
 
@@ -261,6 +268,12 @@ def test_the_best_layer_says_which_it_is():
     found = QUANTITIES.scalar("best_layer_r2", best)
     assert found.value == pytest.approx((r2[:, 0] + 0.05 * (np.arange(10) < 8)).mean())
     assert "Layer 2 in 80%" in found.meaning and found.p == 1 / 4 and not found.p_over
+
+
+def test_the_best_of_layers_where_nothing_varies_says_so_and_blames_no_token():
+    judgement, _ = made_judgement()
+    void = replace(judgement, reads=[judgement.reads[1]] * 2).best_layer(2)
+    assert QUANTITIES.scalar("best_layer_r2", void).null_reason == "nothing varies in these activations"
 
 
 def test_an_embedding_holds_nothing_beyond_its_token():
