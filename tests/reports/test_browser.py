@@ -127,7 +127,7 @@ def test_a_certificate_says_on_a_narrow_screen_what_its_numbers_are(look, tmp_pa
     seen = look(open_run(tmp_path / "certificate").show(), 400)
     assert seen.overflow() <= 0 and seen.crowded() == []
     labels = seen.page.locator(".certified tbody tr").first.locator(".num").evaluate_all(LABELS)
-    assert labels == ["called", "worstkind", "intervalcovers", "withaneffect"]
+    assert labels == ["significant", "worstkind", "intervalcovers", "withaneffect"]
 
 
 @pytest.mark.slow
