@@ -1,7 +1,7 @@
 """Direct logit attribution: what each head, feed-forward block and bias adds to the logit of an answer.
 
-The residual stream before the final norm is a sum of parts, and with the norm's scale held at its value the logit is
-linear in them: the parts add up to the logit exactly. The norm's own bias and that of the output head stand apart.
+The residual stream before the final norm is a sum of parts. With the norm's scale held fixed the logit is linear in
+them: the parts and the biases of norm and output head add up to the logit exactly.
 
 Source: Elhage et al. (2021), A mathematical framework for transformer circuits; nostalgebraist (2020).
 """
@@ -186,7 +186,7 @@ def logit_attribution(
 
 
 def _is_normalised(model: Model) -> bool:
-    """Whether anything lies between the output projection of attention and the residual stream."""
+    """Whether some layer normalises the output of attention before adding it to the residual stream."""
     family = model.family
     if family.attention_sum is None:
         return False
