@@ -154,6 +154,10 @@ class Batch:
         further = self.rows(RowIndex(index.prompt, index.position + 1))
         return self.ids[further.item, further.position]
 
+    def repeated(self, n: int) -> "Batch":
+        """A batch of every sequence `n` times in a row: [a, a, b, b]."""
+        return Batch([pack for pack in self.packs for _ in range(n)], self.device)
+
     def halves(self) -> tuple["Batch", "Batch"]:
         """The first and the second half of a batch of two sequences or more."""
         middle = (len(self.packs) + 1) // 2
