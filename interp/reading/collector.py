@@ -27,7 +27,7 @@ from interp.system.processes import Ranks
 LOGITS_AT_ONCE = 1 << 21
 
 IMPOSSIBLE = -1e30
-"""A log-probability that stands for that of 0 in sums, where times 0 it has to be 0."""
+"""The log-probability used for probability 0 in sums, as its product with 0 is 0."""
 
 _ATTRIBUTED = {"attn_logit": "attn_out", "mlp_logit": "mlp_out"}
 
@@ -49,9 +49,9 @@ OF_THE_END = frozenset({"lens_kl", *_ATTRIBUTED})
 class Collector(Listener):
     """Takes the rows of every need from each batch and reduces them, one state a need and layer.
 
-    `layers` are those that are read (None: all); `with_entropy` asks for the entropy of the next token as well.
+    `layers` are those that are read (None: all); `with_entropy` also keeps the entropy of the next token.
     `unedited` are the log2 probabilities of the next token without edits, `[scored row, vocab]`, for `next_kl`; without
-    them nothing was edited. A pass that starts at `first_layer` leaves what lies before it to `earlier`.
+    them nothing was edited. A pass that starts at `first_layer` takes the layers before it from `earlier`.
     """
 
     def __init__(
@@ -286,8 +286,8 @@ class Collector(Listener):
         """Reduce the queued rows, copied from their device together."""
         waiting, self._waiting, self._waiting_bytes = self._waiting, {}, 0
         for (need, start, _), parts in waiting.items():
-            for _, alike in groupby(parts, key=lambda part: part[1].shape[1:]):
-                of_parts, tensors = zip(*alike, strict=True)
+            for _, same_shape in groupby(parts, key=lambda part: part[1].shape[1:]):
+                of_parts, tensors = zip(*same_shape, strict=True)
                 rows = (torch.cat(tensors) if len(tensors) > 1 else tensors[0]).float().cpu().numpy()
                 prompts = self.rows[need.at].prompt[start : start + rows.shape[1]]
                 for layer, of_layer in zip(chain(*of_parts), rows, strict=True):

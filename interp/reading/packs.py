@@ -80,10 +80,8 @@ class Pack:
     @classmethod
     def of(cls, prompts: Sequence[int], ids: Ids) -> "Pack":
         """The tree of these prompts."""
-        if all(np.array_equal(ids[prompt], ids[prompts[0]]) for prompt in prompts[1:]):
-            tokens = np.asarray(ids[prompts[0]], dtype=np.int64)
-            along = np.arange(len(tokens))
-            return cls(np.array(prompts), tokens, along, along - 1, (along,) * len(prompts))
+        if len(prompts) == 1:
+            return cls.tail(prompts[0], ids, 0)
         place_of: dict[tuple[int, int], int] = {}
         laid: list[tuple[int, int, int]] = []
         places = []

@@ -147,9 +147,9 @@ def logit_attribution(
     right = _answer_ids(model, answer, n, "answer")
     right = found[log_p].argmax(axis=1) if right is None else right
     other = _answer_ids(model, wrong, n, "wrong")
-    if other is not None and (alike := np.flatnonzero(right == other)).size:
+    if other is not None and (same := np.flatnonzero(right == other)).size:
         asked = f"answer={answer!r} against wrong={wrong!r}"
-        raise UsageError(asked=asked, found=f"in row {alike[0]} they are one token", fix="Name two.")
+        raise UsageError(asked=asked, found=f"in row {same[0]} they are one token", fix="Name two.")
     lens = Lens(model)
     last = torch.from_numpy(found[resid][-1]).to(model.input_device, next(model.module.parameters()).dtype)
 

@@ -40,7 +40,7 @@ LIBRARIES = 150 * MIB
 """What analyses import, and the arrays of an analysis of nothing."""
 
 COPIES = 3
-"""How often captured numbers lie in memory while they are analysed: kept as float32, and as float64 while worked on."""
+"""Copies of captured numbers in memory during an analysis: one in float32, and the size of two in float64."""
 
 ROW_BYTES = 30_000
 """What an analysis takes for a row beside the captured numbers."""
@@ -278,17 +278,16 @@ class Plan:
     @property
     def seconds(self) -> tuple[float, float] | None:
         """The shortest and longest time that the run may take, in seconds; None if nothing was timed."""
-        reading = self.reading_seconds
-        if reading is None or self.loading_seconds is None:
+        if self.loading_seconds is None or self.reading_seconds is None:
             return None
-        total = STARTING + self.loading_seconds + reading + sum(step.analysis_seconds for step in self.steps)
+        analysing = sum(step.analysis_seconds for step in self.steps)
+        total = STARTING + self.loading_seconds + self.reading_seconds + analysing
         return total / SPREAD, total * SPREAD
 
     @property
     def reading_seconds(self) -> float | None:
         """Seconds of all forward passes; None if nothing was timed."""
-        parts = [step.seconds for step in self.steps if step.seconds is not None]
-        return sum(parts) if len(parts) == len(self.steps) else None
+        return None if self.loading_seconds is None else sum(step.seconds or 0.0 for step in self.steps)
 
     @property
     def fits(self) -> bool:

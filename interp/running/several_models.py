@@ -98,18 +98,18 @@ def run_many(
     """
     if not isinstance(options, RunOptions):
         options = RunOptions(**_keywords_of_all(options or {}))
-    alike = replace(options, out=out, quiet=quiet)
+    shared = replace(options, out=out, quiet=quiet)
     models = list(models) if isinstance(models, Iterable) else [models]
-    _refuse_misuse(models, revisions, prompts, alike)
-    follow = all(each.probe.follows_checkpoints for each in choose_probes(alike.probes, alike.settings))
+    _refuse_misuse(models, revisions, prompts, shared)
+    follow = all(each.probe.follows_checkpoints for each in choose_probes(shared.probes, shared.settings))
     changes: list[dict[str, Any]] = [{}]
     if revisions:
         steps = tuple(revisions)
         changes = [{"checkpoints": steps}] if follow else [{"revision": each} for each in dict.fromkeys(steps)]
     read = {each if isinstance(each, str | Path) else i: each for i, each in enumerate(prompts)}.values()
     runs = [
-        replace(alike, model=model, prompts=each, **change)
-        for model in dict.fromkeys(models) for change in changes for each in read or (alike.prompts,)
+        replace(shared, model=model, prompts=each, **change)
+        for model in dict.fromkeys(models) for change in changes for each in read or (shared.prompts,)
     ]  # fmt: skip
     named = [f"{asked.model}@{asked.revision}" if asked.revision else str(asked.model) for asked in runs]
     sets = [asked.prompts if isinstance(asked.prompts, str) else "" for asked in runs]
