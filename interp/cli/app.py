@@ -19,7 +19,7 @@ from interp.cli import completion as completing
 from interp.cli import lens as lenses
 from interp.cli import saved
 from interp.cli.demo import YOUR_MODEL, demo
-from interp.cli.faults import print_anything, refuse_empty, telling_faults, telling_usage
+from interp.cli.faults import print_anything, refuse_empty, translating_faults, translating_usage_errors
 from interp.cli.options import (
     ALL,
     MODEL,
@@ -41,7 +41,7 @@ from interp.system.signals import handling_signals
 
 
 class _Pluggable(TyperGroup):
-    """Our commands, and after them the groups that packages register as `interp.commands`, imported when named."""
+    """The commands of interp, and groups that packages register as `interp.commands`, which are imported when named."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         return sorted([*super().list_commands(ctx), *entries("command")], key=("help", "version").__contains__)
@@ -55,16 +55,16 @@ class _Pluggable(TyperGroup):
 
     def make_context(self, info_name: str | None, args: list[str], *more: Any, **how: Any) -> Any:
         refuse_empty(args)
-        with telling_usage():
+        with translating_usage_errors():
             return super().make_context(info_name, args, *more, **how)
 
     def invoke(self, ctx: Any) -> Any:
-        with telling_usage():
+        with translating_usage_errors():
             return super().invoke(ctx)
 
 
 def _named_kinds(command: Any) -> Any:
-    """What an option takes, as help shows it: nothing if it is a flag; of what may be repeated, one at a time."""
+    """The command with the kinds of its options as help shows them: none for flags, that of one value for lists."""
     for part in filter(None, (command, *getattr(command, "commands", {}).values())):
         context = Context(part)
         for each in part.get_params(context):
@@ -75,8 +75,8 @@ def _named_kinds(command: Any) -> Any:
 
 
 _SELDOM = (200_000, 20, 100)
-"""How often garbage is looked for: what torch and transformers import is a million objects, none of them garbage, and
-searching them again and again takes a tenth of a short run."""
+"""Thresholds of garbage collection: scanning the million objects that torch and transformers import takes a tenth of a
+short run."""
 
 app = typer.Typer(
     name="interp",
@@ -163,7 +163,7 @@ def run(
 def _run_many(
     models: list[str], revisions: Sequence[str], prompts: Sequence[str], asked: RunOptions, verbose: bool
 ) -> None:
-    """Says what became of each model as it is done, then how they compare; exit code 1 where one failed."""
+    """Print the outcome of each model, then the comparison; exit code 1 if one failed."""
     quiet = asked.quiet
 
     def say(outcome: Any) -> None:
@@ -394,15 +394,15 @@ def version_() -> None:
 
 
 def main() -> None:
-    """The entry point: errors of ours are one sentence on standard error and an exit code, others keep their trace.
+    """The entry point: an `InterpError` is printed with its exit code, other errors keep their trace.
 
-    Ctrl-C and SIGTERM end it within two seconds, with a sentence about what is kept: exit codes 130 and 143.
+    Ctrl-C and SIGTERM end it within two seconds with exit codes 130 and 143, and print what is saved.
     """
     gc.set_threshold(*_SELDOM)
     print_anything()
     warnings.formatwarning = lambda words, *_, **__: f"warning: {words}\n"
     try:
-        with handling_signals(), telling_faults():
+        with handling_signals(), translating_faults():
             app(standalone_mode=True)
     except InterpError as error:
         from interp.system.processes import name_of_process

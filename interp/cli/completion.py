@@ -1,8 +1,4 @@
-"""What the shell offers on TAB for a name: probes, prompt sets, models, studies, tasks.
-
-Every press of TAB starts a process, so nothing heavy is imported. Whatever a name turns out not to be is refused when
-the command runs.
-"""
+"""Shell completion of names: probes, prompt sets, models, studies, tasks. Imports are light: every TAB is a process."""
 
 from collections.abc import Callable, Iterable
 
@@ -10,7 +6,7 @@ from interp.registry import entries
 
 
 def _of(names: Callable[[], Iterable[str]]) -> Callable[[str], list[str]]:
-    """Offers names for the last part of a list with commas; what stands before it is kept."""
+    """A completion of the last part of a list with commas."""
 
     def offered(incomplete: str) -> list[str]:
         before, comma, last = incomplete.rpartition(",")

@@ -1,7 +1,6 @@
-"""What `interp run` measures where nothing is asked: a network whose exact posterior is known, in seconds.
+"""What `interp run` measures without options: in seconds, a network whose exact posterior is known.
 
-Its process, Mess3, has three hidden states: the exact belief about them is a point of a triangle, and its entropy takes
-many values. The residual stream alone is read, few controls are drawn and no subspaces are exchanged.
+Its process, Mess3, has three hidden states. Only the residual stream is read, with few controls.
 """
 
 from collections.abc import Collection
@@ -19,7 +18,7 @@ YOUR_MODEL = "Measure a model of your own: interp run --model FOLDER_OR_HUB_NAME
 
 
 def demo(asked: RunOptions, given: Collection[str]) -> RunOptions | None:
-    """The demonstration, where nothing is given but where it goes, what is printed, and what records keep beside."""
+    """The options of the demonstration, or None if options are given that change more than output."""
     if not {"out", "report", "quiet", *BESIDE}.issuperset(given):
         return None
     return replace(asked, model="tunnel:mess3-gpt-neox", probes=tuple(_SETTINGS), settings=_SETTINGS, n_pool=200)

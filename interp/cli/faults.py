@@ -1,4 +1,4 @@
-"""What stops a command, in our words: an option typer does not take, a full disk, letters that a terminal lacks."""
+"""Errors of a command as messages: options that typer rejects, a full disk, letters that a terminal lacks."""
 
 import errno
 import io
@@ -20,13 +20,12 @@ from interp.system.whole_files import FAULTS, telling
 
 _LONGEST = 200
 
-
 _OURS = re.compile("(\x1b\\[[0-9;]*m|\r)")
-"""The colours of tables and help, and the return of a progress bar to the start of its line."""
+"""Control characters that interp prints: colours, and the carriage return of a progress bar."""
 
 
 def print_anything() -> None:
-    """Whatever is printed is text: letters that a terminal lacks become `?`, and control characters are written out."""
+    """Print letters that a terminal lacks as `?`, and control characters as escapes."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
@@ -47,15 +46,15 @@ def refuse_empty(words: Sequence[str]) -> None:
 
 
 @contextmanager
-def telling_usage() -> Iterator[None]:
-    """What typer refuses inside the block is a `UsageError` of ours, with the nearest name that is taken."""
+def translating_usage_errors() -> Iterator[None]:
+    """Raise usage errors of typer as `UsageError`, with the nearest known name."""
     try:
         yield
     except exceptions.NoArgsIsHelpError:
         raise
     except exceptions.UsageError as error:
         raise _in_our_words(error) from error
-    except UnicodeEncodeError as error:  # typer asks the system for a file of such a name
+    except UnicodeEncodeError as error:  # typer looks up a file of such a name
         refuse_half_character("the command line", error.object)
         raise
 
@@ -87,8 +86,8 @@ def _in_our_words(error: exceptions.UsageError) -> UsageError:
 
 
 @contextmanager
-def telling_faults() -> Iterator[None]:
-    """A disk or memory that is full becomes an `InterpError`; any other error is a fault of the toolkit and stays."""
+def translating_faults() -> Iterator[None]:
+    """Raise errors of a full disk or memory as `InterpError`; other errors are faults of interp and stay."""
     try:
         try:
             yield
@@ -101,7 +100,7 @@ def telling_faults() -> Iterator[None]:
         with telling(_command(), fix):
             raise
     except (MemoryError, RuntimeError) as error:
-        from interp.reading.batches import ran_out  # torch, which the command has imported where it comes to this
+        from interp.reading.batches import ran_out  # imports torch, as the failed command has
 
         if not ran_out(error):
             raise
@@ -116,10 +115,7 @@ def _command() -> str:
 
 
 def _finish_output() -> None:
-    """Write out what was printed; where nobody takes it, `OSError`, and it is not tried again when the process ends.
-
-    Whoever has closed a pipe wants no more, which is no error.
-    """
+    """Flush standard output; after an `OSError` it goes nowhere. A closed pipe is no error."""
     try:
         sys.stdout.flush()
     except OSError as error:

@@ -21,7 +21,7 @@ app = typer.Typer(
 )
 _READ = (*MODEL, "prompts", "n_pool", "window", "seed")
 _SHOWN = 8
-"""Positions of a strip on a terminal: the last ones."""
+"""Positions of a prompt that a terminal shows: the last ones."""
 
 
 @app.command(epilog="Example: interp lens fit --model smollm2-135m --kind jacobian --minutes 15")
@@ -82,7 +82,7 @@ def show(
 
 
 def _show(model: "Model", asked: RunOptions, fitted: list, prompt: int, skip_first: int | None) -> None:
-    """All lenses beside the logit lens, by depth on the prompts that are held out; strips of one prompt."""
+    """All lenses and the logit lens by depth on held-out prompts, and their predictions for one prompt."""
     from interp.cli.terminal import show_notes, show_table
     from interp.lens.fit import fit_prompts
     from interp.lens.kinds import FittedLens

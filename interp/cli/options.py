@@ -1,4 +1,4 @@
-"""Options of commands: those of a run are made of `interp.options`, and some commands take a few of them."""
+"""Options of commands, made from `interp.options`."""
 
 import sys
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -41,14 +41,14 @@ _PANELS: Mapping[str, tuple[str, ...]] = {
     "Probes": ("probes", "settings", "layer", "seed", "lens", "edits", "checkpoints", "attention_window", "null",
                "n_untrained"),
 }  # fmt: skip
-"""Options by what they are about, as help shows them; the others are about the output."""
+"""Options by panel of the help; the others are about the output."""
 
 _ALSO: Mapping[str, tuple[str, ...]] = {"probes": ("--probes",)}
 """Other flags that are accepted."""
 
 
 def option(name: str, **changes: Any) -> Any:
-    """What the command line shows of an option of a run, for a command that reads it in its own way."""
+    """The typer option of an option of a run."""
     option = OPTIONS[name]
     shown: dict[str, Any] = {"help": option.help, "autocompletion": _COMPLETED.get(name)}
     shown |= {"hidden": name in SELDOM, "rich_help_panel": panel_of(name)}
@@ -56,7 +56,7 @@ def option(name: str, **changes: Any) -> Any:
 
 
 def panel_of(name: str) -> str | None:
-    """The part of the help that an option stands in."""
+    """The panel of the help that has an option."""
     return next((panel for panel, names in _PANELS.items() if name in names), None)
 
 
@@ -66,21 +66,21 @@ VerboseOption = Annotated[
 ]
 
 ALL = tuple(name for name in OPTIONS if name != "report")
-"""Those of a run; its page is what a command ends with."""
+"""Options of a run on the command line, which always writes the page."""
 
 MODEL = (
     "model", "revision", "gguf", "adapter", "dtype", "device", "device_map", "trust_remote_code", "allow_pickle",
     "allow_quantised",
 )  # fmt: skip
-"""Those of a model alone."""
+"""Options of a model."""
 
 
 def with_run_options(names: Collection[str]) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command these options of a run in the place of its first parameter, a `RunOptions`.
+    """Replace the first parameter of a command, a `RunOptions`, by these options of a run.
 
-    A parameter of the command's own stands in the place of an option of its name. A command without arguments of its
-    own takes the model as one, too. Wrong probes, prompts and models are refused before torch is imported, but for what
-    only the hub, a tokenizer or the weights know.
+    A parameter of the command replaces the option of its name. A command without arguments also takes the model as
+    one. Wrong probes, prompts and models are refused before torch is imported, if neither hub, tokenizer nor weights
+    are needed to know.
     """
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
@@ -129,7 +129,7 @@ def with_run_options(names: Collection[str]) -> Callable[[Callable[..., None]], 
 
 
 def options_given() -> dict[str, str]:
-    """The options of a run that the command line names, at their defaults or not, and how it names them."""
+    """The options of a run that the command line names, and their flags."""
     context = get_current_context()
     found = {}
     for each in context.command.params:
@@ -140,12 +140,12 @@ def options_given() -> dict[str, str]:
 
 
 def split_names(given: Iterable[str], is_one: Callable[[str], bool] = is_folder) -> list[str]:
-    """Models, or sets of prompts, with commas between them; a folder (or file) whose name has a comma is one."""
+    """Models or prompt sets split at commas, except folders (or files) with a comma in their name."""
     return [part for words in given for part in ([words] if is_one(words) else split_commas(words) or [words])]
 
 
 def prompt_sets(asked: RunOptions) -> list[str]:
-    """The sets of prompts that are named."""
+    """The names of prompt sets in `--prompts`."""
     return split_names([asked.prompts], is_file) if isinstance(asked.prompts, str) else []
 
 
@@ -189,12 +189,12 @@ _NAMED = _beside(
     typer.Argument(metavar="MODEL", help="The same as --model.", autocompletion=completing.models),
 )  # fmt: skip
 _BESIDE = {"prompt": "prompts", "layer": "settings", "help_all": ""}
-"""Options beside those of a run, and the option of a run that they come with."""
+"""Further options, and the option of a run that they go with."""
 _STANDS_FOR = {**_BESIDE, "named": "model", "revisions": "checkpoints"}
 
 
 def _parameter(field: Field[Any]) -> Parameter:
-    """An option as typer reads it from a signature; None where no word says what the field has by default."""
+    """An option as a parameter for typer; its default is None if that of the field is not a text or number."""
     kind = OPTIONS[field.name].kind or get_args(field.type)[0]
     is_word = isinstance(field.default, str | int)
     return _beside(field.name, kind if is_word else kind | None, option(field.name), field.default if is_word else None)

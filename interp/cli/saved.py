@@ -1,4 +1,4 @@
-"""Commands on runs that were made: their pages, tables and figures, and what differs between them."""
+"""Commands on finished runs: their pages, tables, figures and differences."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -18,7 +18,7 @@ app = typer.Typer()
 
 
 def finish(record: "RunRecord", quiet: bool, verbose: bool) -> None:
-    """What a record says, and as the last line the path of its page; of several processes the first one speaks."""
+    """Print a record, and as the last line the path of its page; of several processes only the first prints."""
     from interp.system.processes import is_first_started
 
     if not is_first_started():
@@ -31,7 +31,7 @@ def finish(record: "RunRecord", quiet: bool, verbose: bool) -> None:
 
 
 def finish_comparison(record: "RunRecord", quiet: bool, verbose: bool) -> None:
-    """The same of a comparison, whose table says more than its one number."""
+    """Print the differences of a comparison, then its record."""
     if not quiet:
         from interp.cli.tables import print_differences
 

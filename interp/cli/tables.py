@@ -1,4 +1,4 @@
-"""What the commands print: tables of rich, the same numbers as on the page."""
+"""Tables that commands print, with the numbers of the page."""
 
 import inspect
 import math
@@ -52,7 +52,7 @@ def print_record(record: RunRecord, verbose: bool = False) -> None:
 
 
 def print_certificate(record: RunRecord) -> None:
-    """A row for every headline number of the certified probe: a word, and the shares of simulations behind it."""
+    """A row for every headline number of the certified probe: its verdict, and shares of simulations."""
     found = record.findings["certificate"]
     head = ("number", "verdict", "significant without an effect", "worst kind", "interval covers", "with an effect")
     rows = [*found.tables["headlines"].rows()]
@@ -76,7 +76,7 @@ def _counted(row: Mapping[str, Any], name: str, of: str) -> str:
 
 
 def print_differences(found: "Columns") -> None:
-    """The headline numbers of a comparison, each group against its reference, and what was found of them."""
+    """The headline numbers of a comparison, each group against its reference, with verdicts."""
     value_of = {(row["probe"], row["name"], row["group"]): row["value"] for row in found.rows()}
     rows = []
     for row in found.rows():
@@ -92,7 +92,7 @@ def print_differences(found: "Columns") -> None:
 
 
 def print_diff(found: "Diff") -> None:
-    """What moved, and what differs behind it; what stayed within the intervals is counted."""
+    """The numbers that moved, and settings that differ; numbers within their intervals are counted."""
     for title, shifts in (
         ("moved by more than the intervals", found.moved),
         ("changed, and cannot be tested", found.differing),
@@ -119,7 +119,7 @@ def print_diff(found: "Diff") -> None:
 
 
 def print_power(found: "Columns", every: bool) -> None:
-    """The smallest effects that this n can show, beside what was measured."""
+    """The smallest effects that this n can detect, with the measured numbers."""
     numbers = ("null", "effect", "smallest_above", "smallest_below", "n")
     rows = (
         (f"{row['probe']}.{row['name']}", _measured(row["value"], row["unit"]),
@@ -143,16 +143,16 @@ def _range(interval: tuple[float, float] | None, otherwise: str) -> str:
 
 
 def print_plan(plan: "Plan") -> None:
-    """What a run will cost: passes by kind, then memory, disk and time."""
+    """The cost of a run: passes by kind, then memory, disk and time."""
     print(f"{_shape(plan.model)}; nothing of it was loaded")
     rows = []
     for what, group in groupby(plan.steps, key=lambda step: step.what):
-        alike = list(group)
-        blocks = sorted({s.n_blocks for s in alike})
+        steps = list(group)
+        blocks = sorted({s.n_blocks for s in steps})
         through = str(blocks[0]) if len(blocks) == 1 else f"{blocks[0]} to {blocks[-1]}"
-        read = "" if plan.seconds is None else _duration(sum(s.seconds or 0.0 for s in alike))
-        analysing = sum(s.analysis_seconds for s in alike)
-        row = (f"{sum(s.n for s in alike):,}", f"{alike[0].n_prompts:,}", f"{alike[0].n_tokens:,}", through, read)
+        read = "" if plan.seconds is None else _duration(sum(s.seconds or 0.0 for s in steps))
+        analysing = sum(s.analysis_seconds for s in steps)
+        row = (f"{sum(s.n for s in steps):,}", f"{steps[0].n_prompts:,}", f"{steps[0].n_tokens:,}", through, read)
         rows.append((what, *row, _duration(analysing) if analysing else ""))
     columns = ("passes", "n", "prompts", "tokens each", "blocks", "reading", "analysing, about")
     show_table(None, columns, rows, whole=slice(1, None))
@@ -198,7 +198,7 @@ def print_checks(model: Model, checks: Sequence[Check]) -> None:
 
 
 def print_ledger(ledger: "LedgerFile") -> None:
-    """Every claim with its outcome, model by model; what was measured stands on the page."""
+    """Every claim with its outcome, model by model; the measured numbers are on the page."""
     from interp.ledger.ledger import counts
 
     for paper in ledger.papers:
@@ -229,9 +229,9 @@ def print_models() -> None:
 
 
 def print_families() -> None:
-    """The model families that can be read with what is special about each, and those that cannot be with the reason.
+    """The model families that can be read, with notes, and those that cannot, with reasons.
 
-    Of those that a package registers the module is named: importing it would import torch.
+    For a registered family the module is named, as importing it would import torch.
     """
     from interp.families import REFUSED, families_of_transformers
 
@@ -256,14 +256,14 @@ def print_questions(kind: Literal["probe", "study"]) -> None:
 
 
 def _kind_of(probe: "type[Probe]") -> str:
-    """`all` runs the observational ones, `everything` the causal ones too; one of a training is asked for by name."""
+    """`all` runs the observational probes, `everything` the causal ones too; a probe of training has to be named."""
     if probe.follows_checkpoints:
         return "training"
     return "observational" if probe.observational else "causal"
 
 
 def print_fields(kind: Literal["probe", "study"], name: str) -> None:
-    """What a probe or study asks, what each of its fields means, with the default, and what its numbers say."""
+    """The question of a probe or study, its fields with their defaults, and its numbers with their meanings."""
     cls = load_entry(kind, name)
     print(f"{name}: {cls.question}\n\n{inspect.cleandoc(cls.__doc__ or '')}\n")
     defaults = cls().parameters()
@@ -295,7 +295,7 @@ def print_prompts() -> None:
 
 
 def print_tunnels() -> None:
-    """The shipped wind-tunnel models with the divergence from the exact posterior that each reaches."""
+    """The shipped wind-tunnel models, each with its divergence from the exact posterior."""
     from interp.loading.sources import kept_steps, shipped_tunnels
     from interp.records.tunnel_card import read_card
 

@@ -1,4 +1,4 @@
-"""Tables and notes in a terminal: texts as they stand, in the style of the one table there is."""
+"""Tables and notes in a terminal."""
 
 from collections.abc import Iterable
 
@@ -9,17 +9,15 @@ from rich.text import Text
 from interp.formatting import printable
 
 _WORD = 14
-"""The longest word that is kept whole where the terminal is narrow."""
+"""The longest word that a narrow terminal does not split."""
 
 
 def show_table(
     title: str | None, columns: Iterable[str], rows: Iterable[Iterable[str | Text]], whole: slice = slice(1)
 ) -> None:
-    """Print a table whose cells are folded where the terminal is narrow, but for those of the columns kept `whole`.
+    """Print a table as wide as the terminal, or 180 characters wide into a file.
 
-    They are folded between words: a number is never split, nor any other word up to `_WORD` characters.
-
-    It is as wide as the terminal, and wide enough for whole names where the output goes to a file.
+    A narrow terminal wraps cells, except in the columns kept `whole`, and never inside words up to `_WORD` characters.
     """
     names = [*map(printable, columns)]
     table = Table(title=title and printable(title), title_justify="left", box=None, header_style="bold", pad_edge=False)
@@ -41,7 +39,7 @@ def show_notes(notes: Iterable[str]) -> None:
 
 
 def show_answer(question: str, sentence: str, *details: str) -> None:
-    """Print a question with its answer, and in small what stands behind it."""
+    """Print a question with its answer and details."""
     _print(Text(printable(question), style="bold"))
     _print(Text(f"  {printable(sentence)}"))
     show_notes(details)

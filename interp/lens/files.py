@@ -1,7 +1,7 @@
-"""Lenses in files: safetensors of ours, and the torch archives that Jacobian lenses are published as.
+"""Lenses in files: safetensors, and the torch archives in which Jacobian lenses are published.
 
 An archive holds `J` {layer: [d_model, d_model]}, `n_prompts`, `source_layers`, `d_model` and perhaps `metadata`. Its
-layer l is the output of block l: our depth l + 1. Archives are read weights-only, so that no code in one can run.
+layer l is depth l + 1 here. Archives are read weights-only, so that no code in one can run.
 """
 
 import json
@@ -80,7 +80,7 @@ def open_lens(path: str | Path, model: Model | None = None) -> FittedLens:
     """
     path = Path(path)
     with readable(f"the lens {path}", _FIX):
-        path.open("rb").close()  # of a folder safetensors says that there is no such device
+        path.open("rb").close()  # safetensors has a misleading message for a folder
         return _of_archive(path, model) if path.suffix in (".pt", ".pth") else _of_tensors(path)
 
 
@@ -89,7 +89,7 @@ Asked = Carrying | str | Path | None
 
 
 def with_lens(model: Model, lens: Asked) -> Model:
-    """The model, whose stream is read through a lens or the lens in a file; None is the logit lens."""
+    """The model with a lens or the lens in a file; None is the logit lens."""
     given = _given(lens)
     if given is None:
         return model
@@ -97,7 +97,7 @@ def with_lens(model: Model, lens: Asked) -> Model:
 
 
 def name_of_lens(lens: Asked) -> str | None:
-    """How a record names it: its file, or that it was in memory."""
+    """The name of a lens in a record: its file, or that it was in memory."""
     given = _given(lens)
     if isinstance(given, FittedLens):
         return f"{MEMORY}{given.kind}"
@@ -105,7 +105,7 @@ def name_of_lens(lens: Asked) -> str | None:
 
 
 def lens_bytes(lens: Asked) -> int:
-    """What a lens takes in memory; its file, where it is named, is about as large."""
+    """The bytes of a lens in memory, or of its file."""
     given = _given(lens)
     if given is None:
         return 0
@@ -170,7 +170,7 @@ def _of_archive(path: Path, model: Model | None) -> FittedLens:
     matrices = {int(layer) + 1: matrix.float() for layer, matrix in held["J"].items()}
     about = dict(held.get("metadata", {}))
     name = str(about.pop("model_name", model.name))
-    about = about if "held_out" in about else {}  # of another program
+    about = about if "held_out" in about else {}  # another program wrote it
     n, d_model = int(held.get("n_prompts", 0)), int(held["d_model"])
     return _refuse_misshapen(FittedLens("jacobian", name, model.info.n_layers, d_model, n, matrices, about=about), path)
 

@@ -1,4 +1,4 @@
-"""Fitting a lens: the prompts, which of them are held out, when to stop, and going on after a stop."""
+"""Fitting a lens: its prompts, the held-out ones, and resuming."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -32,7 +32,7 @@ from interp.system.progress import reporting
 
 PRECISION_BITS = 0.05
 HELD_OUT, MOST_HELD = 0.2, 64
-"""Share of the prompts that a lens is judged by and not fitted on, and how many at most."""
+"""Share of the prompts that are held out, and how many at most."""
 
 TUNED_ROWS = 4096
 """Rows that a tuned lens is trained on, at most."""
@@ -40,14 +40,14 @@ TUNED_ROWS = 4096
 
 @dataclass(frozen=True, kw_only=True)
 class FitPrompts(Run):
-    """The prompts of a fit; `held` are those that the lens is judged by: whole clusters."""
+    """The prompts of a fit; `held` are those held out: whole clusters."""
 
     held: Int[np.ndarray, " held"]
     fitted: Int[np.ndarray, " fitted"]
     valid: Valid
 
     def groups(self, n: int, seed: int) -> Int[np.ndarray, " prompt"]:
-        """Clusters dealt at random to so many groups: the group of every prompt."""
+        """The group of every prompt, with clusters assigned to `n` groups at random."""
         code = self.prompts.cluster_codes
         place = np.random.default_rng([seed, 2]).permutation(int(code.max()) + 1)
         return np.unique(place[code], return_inverse=True)[1] % n
@@ -57,11 +57,11 @@ class FitPrompts(Run):
 
     @property
     def of_fit(self) -> dict[str, str]:
-        """What a lens keeps of the prompts it was fitted on: their name, and a digest of those held out."""
+        """Entries of `FittedLens.about`: the name of the prompts, and a digest of those held out."""
         return {"prompts": self.prompts.name, "held_out": digest_of([self.ids[i].tolist() for i in self.held])}
 
     def refuse_fitted(self, lens: FittedLens) -> None:
-        """Raise `UsageError` if the lens was fitted on prompts of this set that are held out here."""
+        """Raise `UsageError` if the lens may have been fitted on prompts that are held out here."""
         fit = {**self.of_fit, **lens.about}
         if fit["prompts"] == self.prompts.name and fit["held_out"] != self.of_fit["held_out"]:
             raise UsageError(
@@ -74,8 +74,8 @@ class FitPrompts(Run):
 def fit_prompts(model: Model, asked: RunOptions, skip_first: int | None = None, horizon: int = 0) -> FitPrompts:
     """The prompts that a lens is fitted on and those held out, of those that a run would read.
 
-    Of a text the first `skip_first` positions (16) and the last one do not count; of a tunnel's sequence all do. Raises
-    `PromptError` where too few prompts have any that counts.
+    The first `skip_first` positions of a text (16) and the last one do not count; all of a tunnel's sequence do. Raises
+    `PromptError` if too few prompts have a position that counts.
     """
     pool, seed = prompts_for(model, asked), asked.seed
     ids = as_tokens(model, pool, (), asked.window).ids
@@ -198,6 +198,6 @@ def _tuned(
 
 
 def fit_bytes(model: Model) -> tuple[int, int]:
-    """What a Jacobian fit takes beside the weights: about the graph of a batch, and its sums by group."""
+    """The bytes of a Jacobian fit beside the weights: about those of the graph of a batch, and its sums by group."""
     sums = 4 * N_GROUPS * model.info.n_layers * model.info.d_model**2
     return token_bytes(model) * TOKENS_PER_BATCH, sums

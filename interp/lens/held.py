@@ -1,4 +1,4 @@
-"""Prompts that a lens was not fitted on: how far from the model's own prediction it reads, depth by depth."""
+"""Held-out prompts of a lens: the KL between the model's prediction and the lens, by depth."""
 
 from collections.abc import Callable
 
@@ -16,13 +16,12 @@ from interp.reading.lens import Lens
 
 
 class HeldOut:
-    """The stream `[depth, row, d_model]` at the scored positions of some prompts, and what they end in.
+    """The residual stream `[depth, row, d_model]` at the scored positions of some prompts.
 
-    `final` are the model's own log-probabilities in nats `[row, vocab]`; `cluster` is that of each row.
+    `final` are the model's own log-probabilities in nats `[row, vocab]`, `cluster` is that of each row.
     """
 
     def __init__(self, model: Model, run: Run) -> None:
-        """One pass over prompts that few enough are to keep their predictions."""
         need = Need("resid")
         found = capture(model, run.prompts, run.ids, [need])
         self.lens, self.cluster = Lens(model), np.asarray(found.rows["cluster"])
@@ -32,7 +31,7 @@ class HeldOut:
 
     @torch.inference_mode()
     def kl_bits(self, carried: Callable[[torch.Tensor, int], torch.Tensor]) -> Float[np.ndarray, "depth row"]:
-        """KL(final prediction || what is read of residual vectors of a depth, carried to the end), but for the last."""
+        """KL(final prediction || decoded residual vectors, carried to the end), for all depths but the last."""
         rows = []
         for depth, x in enumerate(self.stream[:-1]):
             decoded = self.lens.decode(carried(x, depth)[None].to(x.dtype), self.final, keep=False)
@@ -40,7 +39,7 @@ class HeldOut:
         return np.array(rows)
 
     def kl_of(self, lens: FittedLens) -> Float[np.ndarray, "depth row"]:
-        """The same of a fitted lens; NaN at depths that it lacks."""
+        """`kl_bits` of a fitted lens; NaN at depths that it lacks."""
         known = {*lens.depths} if lens.kind != "logit" else {*range(len(self.stream))}
         found = self.kl_bits(lambda x, depth: lens.carried(x, depth) if depth in known else x)
         return np.where(np.isin(np.arange(len(found)), list(known))[:, None], found, np.nan)

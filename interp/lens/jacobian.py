@@ -1,17 +1,14 @@
-"""The Jacobian lens: the mean derivative of the final residual stream by the stream of each depth.
+"""The Jacobian lens: the mean derivative of the final residual stream by the residual stream of each depth.
 
-With V the valid positions of a prompt, and all expectations over prompts and over sources t in V,
+With V the valid positions of a prompt, and expectations over prompts and sources t in V,
 
     J_l = E[ Σ_{t' in V, t' ≥ t} ∂h_f[t'] / ∂h_l[t] ],        lens_l(h) = unembed(norm_f(J_l h))
 
-(t' ≥ t + h with a horizon h, which leaves out what a position itself predicts.)
+(t' ≥ t + h with a horizon h.) A backward pass from a cotangent q at all targets gives qᵀJ at all depths. Cotangents are
+rows of a random orthogonal matrix Q in d/k blocks of k rows: (d/k) Σ_blocks QᵀQ J is unbiased after any of them, and J
+once every batch has met every block. So the fit can end at any time.
 
-A pass back from a cotangent q at all targets gives qᵀJ at all depths. Cotangents are rows of one random orthogonal
-matrix Q, block by block, a different one for every batch: with d/k blocks of k rows, (d/k) Σ_blocks QᵀQ J is J without
-bias after any of them, and J itself once every batch has met every block. So the work can end at any time.
-
-Prompts lie in groups of whole clusters, each with a sum of its own. What the error is told of is what the lens is for:
-the standard error of its mean KL from the final prediction on held-out prompts, by a jackknife over the groups.
+The standard error of the mean KL from the final prediction on held-out prompts is a jackknife over groups of clusters.
 
 Source: Gurnee et al. (2026), "Verbalizable Representations Form a Global Workspace in Language Models".
 """
@@ -38,11 +35,10 @@ from interp.statistics.jackknife import standard_error
 from interp.system.progress import Report
 
 
-def stream_of(model: Model, batch: Batch, *, repeat: int = 1) -> list[torch.Tensor]:
-    """The stream `[item, pos, d_model]` of a batch at all depths, as parts of one graph; the last is the final stream.
+def stream_of(model: Model, batch: Batch) -> list[torch.Tensor]:
+    """The residual stream `[item, pos, d_model]` of a batch at all depths, as parts of one graph.
 
-    Our hooks run, so that edits, windows and listeners of the caller act in it. Each sequence comes `repeat` times,
-    one after the other: [a, a, b, b].
+    Edits, windows and listeners of the caller act in it.
     """
     found: dict[int, torch.Tensor] = {}
     n_layers = model.info.n_layers
@@ -52,17 +48,13 @@ def stream_of(model: Model, batch: Batch, *, repeat: int = 1) -> list[torch.Tens
         if depth == n_layers:
             raise EnoughRead
 
-    ids, layout = batch.ids, batch.layout
-    if repeat > 1:
-        ids = ids.repeat_interleave(repeat, dim=0)
-        layout = {name: x.repeat_interleave(repeat, dim=0) if len(x) > 1 else x for name, x in layout.items()}
     with listening(model, Listener()), block_hooks(model, {"resid"}, on_site), suppress(EnoughRead):
-        model.module(input_ids=ids, use_cache=False, **layout)
+        model.module(input_ids=batch.ids, use_cache=False, **batch.layout)
     return [found[depth] for depth in range(n_layers + 1)]
 
 
 BLOCK = 32
-"""Cotangents of a batch between two looks at the clock."""
+"""Cotangents of a batch in one step."""
 
 N_GROUPS = 8
 
@@ -89,7 +81,7 @@ class Valid:
 
 
 class JacobianSums:
-    """Sums of J by group and depth `[group, depth, d_model, d_model]`, and how many prompts each weighs as."""
+    """Sums of J by group and depth `[group, depth, d_model, d_model]`, and the weight of each group in prompts."""
 
     def __init__(self, n_groups: int, n_layers: int, d_model: int) -> None:
         shape = (n_groups, n_layers, d_model, d_model)
@@ -97,7 +89,7 @@ class JacobianSums:
         self.seen: set[int] = set()
 
     def add(self, group: int, rows: torch.Tensor, cotangents: torch.Tensor, n_prompts: int) -> None:
-        """Take in qᵀJ `[depth, cotangent, d_model]`, the mean over so many prompts."""
+        """Add qᵀJ `[depth, cotangent, d_model]`, the mean over `n_prompts`."""
         self.sums[group] += n_prompts * torch.einsum("kd,lke->lde", cotangents, rows)
         self.weight[group] += n_prompts * len(cotangents) / cotangents.shape[1]
 
@@ -107,7 +99,7 @@ class JacobianSums:
         return self.sums[kept].sum(dim=0) / self.weight[kept].sum()
 
     def error_bits(self, held: HeldOut) -> Float[np.ndarray, " depth"]:
-        """Standard error of the mean KL on held-out prompts, by depth; NaN while some group has nothing."""
+        """Standard error of the mean KL on held-out prompts, by depth; NaN while some group is empty."""
         if len(self.weight) < 2 or not self.weight.all():
             return np.full(self.sums.shape[1], np.nan)
         left_out = (self.mean(group) for group in range(len(self.weight)))
@@ -121,7 +113,7 @@ class JacobianSums:
         yield ("seen",), np.array(sorted(self.seen), dtype=np.int64)
 
     def restore(self, stage: Stage) -> int:
-        """Take up what an earlier work left, and how many rounds that were."""
+        """Continue from the saved sums, if any, and return the number of rounds in them."""
         before = stage.load()
         if before is None:
             return 0
@@ -131,17 +123,14 @@ class JacobianSums:
 
 
 Step = tuple[int, Batch, int]
-"""A group, a batch of its prompts, and which block of cotangents this meets."""
+"""A group, a batch of its prompts, and the number of a block of cotangents."""
 
 
 def steps_of(
     model: Model, ids: Sequence[Ids], groups: Int[np.ndarray, " prompt"], chosen: Int[np.ndarray, " item"],
     n_tokens: int, rng: np.random.Generator,
 ) -> list[list[Step]]:  # fmt: skip
-    """All steps, in rounds of one for each group: every batch meets every block once.
-
-    The groups take turns, and batches come in random order, so that a work that ends early has seen all kinds.
-    """
+    """All steps, in rounds of one for each group: every batch meets every block once, in random order."""
     n_blocks = -(-model.info.d_model // BLOCK)
     batches: list[list[Batch]] = []
     for group in np.unique(groups[chosen]):
@@ -163,9 +152,9 @@ def pulled_back(
     stream: list[torch.Tensor], mask: Float[torch.Tensor, "item pos"],
     cotangents: Float[torch.Tensor, "cotangent d_model"], repeat: int, horizon: int = 0,
 ) -> Float[torch.Tensor, "depth cotangent d_model"]:  # fmt: skip
-    """qᵀJ of each cotangent q, the mean over items and over their sources; `repeat` cotangents go back at a time.
+    """qᵀJ of each cotangent q, the mean over items and their sources, with `repeat` cotangents in a backward pass.
 
-    All targets go back together, or with a `horizon` one by one: a source is read from those that lie so far ahead.
+    With a `horizon` each target needs a backward pass of its own.
     """
     n, d_model = len(mask), cotangents.shape[1]
     share, place = mask / mask.sum(dim=1, keepdim=True) / n, torch.arange(mask.shape[1], device=mask.device)
@@ -197,9 +186,9 @@ def fit_jacobian(
     model: Model, rounds: list[list[Step]], held: HeldOut, *, valid: Valid, seed: int,
     progress: Report, precision_bits: float = 0.0, seconds: float | None = None, stage: Stage = NOT_KEPT,
 ) -> tuple[JacobianSums, np.ndarray]:  # fmt: skip
-    """Sums of J, and the error by depth that they ended with.
+    """Sums of J, and their error by depth.
 
-    The work ends when J is exact, at this precision (0: never), or after so many seconds and at least one round.
+    The fit ends when J is exact, at this precision (0: never), or after so many seconds and at least one round.
     """
     d_model = model.info.d_model
     blocks = orthogonal(d_model, seed).split(BLOCK)
@@ -210,7 +199,7 @@ def fit_jacobian(
     def advance(group: int, batch: Batch, block: int) -> None:
         cotangents = blocks[block]
         repeat = max(1, min(BLOCK, TOKENS_PER_BATCH // batch.ids.numel()))
-        stream, mask = stream_of(model, batch, repeat=repeat), valid.mask(batch)
+        stream, mask = stream_of(model, batch.repeated(repeat)), valid.mask(batch)
         rows = pulled_back(stream, mask, cotangents.to(mask.device), repeat, valid.horizon)
         sums.add(group, rows, cotangents, len(batch.prompts))
         sums.seen.update(batch.prompts.tolist())

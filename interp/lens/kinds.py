@@ -1,11 +1,10 @@
-"""A lens as a value: how it carries the residual stream of a depth to where the model's own head reads it.
+"""Lenses: maps from the residual stream of a depth to the final one, which final norm and output head then decode.
 
     logit       h                    nothing is fitted
     tuned       A h + b              an affine map of each depth, fitted to the model's own final prediction
-    jacobian    J h                  J: the mean derivative of the final stream by the stream of this depth
+    jacobian    J h                  J: the mean derivative of the final residual stream by that of this depth
 
-and then, of all three, the final norm and the output head. Depth 0 is the embedding; the last depth is the final
-stream itself, which every lens leaves as it is.
+Depth 0 is the embedding; at the last depth every lens is the identity.
 
 Source: nostalgebraist (2020); Belrose et al. (2023), arXiv 2303.08112; Gurnee et al. (2026), "Verbalizable
 Representations Form a Global Workspace in Language Models".
@@ -53,7 +52,7 @@ class FittedLens:
     offsets: Mapping[int, torch.Tensor] = field(default_factory=dict, repr=False)
     error_bits: Mapping[int, float] = field(default_factory=dict, repr=False)
     about: Mapping[str, Any] = field(default_factory=dict, repr=False)
-    """Plain values that say how it was fitted."""
+    """How it was fitted."""
 
     @classmethod
     def logit(cls, model: Model) -> "FittedLens":
@@ -62,7 +61,7 @@ class FittedLens:
 
     @property
     def depths(self) -> tuple[int, ...]:
-        """The depths that it was fitted at."""
+        """The depths with a fitted map."""
         return tuple(sorted(self.matrices))
 
     def on(self, model: Model) -> Model:

@@ -1,4 +1,4 @@
-"""Lenses side by side: how far each reads from the final prediction, and what it reads of a prompt, by depth."""
+"""Comparison of lenses: their KL from the final prediction, and their predictions for a prompt, by depth."""
 
 import numpy as np
 import torch
@@ -17,8 +17,7 @@ from interp.statistics.intervals import TMean, t_mean
 def kl_by_depth(lens: FittedLens, held: HeldOut) -> tuple[list[TMean], Float[np.ndarray, " depth"]]:
     """Mean KL(final prediction || lens) over clusters, in bits, at every depth before the last, on held-out prompts.
 
-    Beside it the mean with the map of the depth that lies furthest away, as the null of a map that knows nothing of its
-    depth; NaN of a lens with one map, such as the logit lens.
+    Its null is the mean KL with the map of the most distant depth; NaN for a lens with fewer than two maps.
     """
     n, kl = len(held.stream) - 1, held.kl_of(lens)
     other_depth = np.full(n, np.nan)
@@ -30,10 +29,9 @@ def kl_by_depth(lens: FittedLens, held: HeldOut) -> tuple[list[TMean], Float[np.
 
 
 def writer(model: Model, lens: FittedLens, run: Run) -> tuple[str, TMean, float]:
-    """The block that adds most to the logit of the predicted token, as a lens carries what it adds.
+    """The block that adds most to the logit of the predicted token through a lens.
 
-    With its logits above the mean of the vocabulary, over clusters, and the share of the clusters in which no other
-    block adds more. Where lenses differ, it is the lens that decides.
+    With its logits above the mean of the vocabulary, over clusters, and the share of clusters in which it adds most.
     """
     needs = [Need("attn_logit"), Need("mlp_logit")]
     read = capture(lens.on(model), run.prompts, run.ids, needs)

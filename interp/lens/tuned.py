@@ -1,8 +1,8 @@
-"""The tuned lens: an affine map of each depth, trained to predict what the model itself ends in.
+"""The tuned lens: an affine map of each depth, trained on the model's own final prediction.
 
-It starts at the ridge regression of the final stream on the stream of the depth, whose penalty is chosen by
-cross-validation over clusters, and goes down KL(final prediction || lens) from there (Adam). The number of steps is the
-best one of the first fold, whose clusters are left out of the descent.
+It starts at the ridge regression of the final residual stream on that of the depth, with a penalty chosen by
+cross-validation over clusters. Adam then minimises KL(final prediction || lens); the first fold is held out to choose
+the number of steps.
 
 Source: Belrose et al. (2023), arXiv 2303.08112.
 """
@@ -21,11 +21,11 @@ from interp.system.float64 import double
 from interp.system.progress import Report
 
 PENALTIES = (1e-4, 1e-2, 1e-1)
-"""Of the ridge, in mean variances of a direction of the stream."""
+"""Ridge penalties in mean variances of a direction of the residual stream."""
 
 N_FOLDS = 3
 _VALIDATION_ROWS = 64
-"""Rows of a fold that a penalty, or a number of steps, is judged by."""
+"""Rows of a fold on which a penalty or a number of steps is validated."""
 
 _ROWS_A_STEP = 64
 _STEPS_A_LOOK = 20
@@ -47,7 +47,7 @@ class TunedFit:
     rng: np.random.Generator
 
     def maps(self, seconds: float | None, progress: Report) -> list[Map]:
-        """One for each depth before the last; the time, where it is limited, is shared evenly. Under `no_grad`."""
+        """A map for each depth before the last, with an equal share of the time limit. Call it under `no_grad`."""
         began, n, found = time.monotonic(), len(self.stream) - 1, []
         for depth in range(n):
             until = None if seconds is None else began + seconds * (depth + 1) / n
@@ -57,7 +57,7 @@ class TunedFit:
 
     @cached_property
     def _left_out(self) -> list[tuple[np.ndarray, torch.Tensor]]:
-        """Rows of each fold that maps are judged by, and what they end in."""
+        """Validation rows of each fold, and their final log-probabilities."""
         rows = [np.flatnonzero(self.fold == fold)[:_VALIDATION_ROWS] for fold in np.unique(self.fold)]
         return [(each, self._predicted(each)) for each in rows]
 

@@ -25,25 +25,24 @@ _MOST_PADDING = 0.05
 """Share of a batch's tokens."""
 
 _WORTH_A_PASS = 1 / 8
-"""Share of a full batch; a smaller one costs more in the weights that it reads than in padding."""
-
+"""Share of a full batch; a smaller one costs more in reading weights than in padding."""
 
 _MOST: ContextVar[int | None] = ContextVar("sequences in a batch", default=None)
 
 
 def at_most(n: int | None) -> AbstractContextManager[None]:
-    """Batches that are cut inside the block have `n` sequences at most; None leaves it to their tokens."""
+    """Limit batches that are cut inside the block to `n` sequences; None does not."""
     return during(_MOST, n)
 
 
 def most_sequences() -> int:
-    """How many sequences a batch may have here (`at_most`)."""
+    """The limit of `at_most` here."""
     return _MOST.get() or MOST
 
 
 @dataclass(frozen=True)
 class RowIndex:
-    """The (prompt, position) pairs of one kind of need, ordered by prompt, then as the prompt lists them."""
+    """(prompt, position) pairs, ordered by prompt, then as the prompt lists them."""
 
     prompt: Int[np.ndarray, " row"]
     position: Int[np.ndarray, " row"]
@@ -57,8 +56,8 @@ class BatchRows:
     """The rows of a `RowIndex` that fall into one batch.
 
     `item` and `position` pick them from a tensor `[batch, pos, ...]`; `padded` `[batch or 1, slot]` holds the positions
-    per sequence, filled up where a sequence has fewer, in one row for all where they begin alike, and `slot` says where
-    each row lies in it; `row` is the row's place in the index and `prompt` its prompt.
+    per sequence (one row for all if each has the first of them), filled up where a sequence has fewer, and `slot` the
+    column of each row in it; `row` is the row's place in the index and `prompt` its prompt.
     """
 
     item: torch.Tensor
@@ -69,7 +68,7 @@ class BatchRows:
     prompt: Int[np.ndarray, " row"]
 
     def to(self, device: torch.device) -> "BatchRows":
-        """The same rows, to pick from tensors on another device."""
+        """The same rows with indices on another device."""
         if self.item.device == device:
             return self
         moved = {name: getattr(self, name).to(device) for name in ("item", "position", "padded", "slot")}
@@ -78,7 +77,7 @@ class BatchRows:
 
 @dataclass(frozen=True)
 class Batch:
-    """Sequences of similar length, the longest first, padded on the right with token 0, which no other one sees."""
+    """Sequences of similar length, the longest first, padded on the right with token 0."""
 
     packs: Sequence[Pack]
     device: torch.device
@@ -90,7 +89,7 @@ class Batch:
 
     @cached_property
     def starts(self) -> Int[np.ndarray, " prompt"]:
-        """The position of the first token that passes, of every prompt."""
+        """The position of the first token of every prompt that the model reads."""
         return np.repeat([pack.start for pack in self.packs], [len(pack.prompts) for pack in self.packs])
 
     @cached_property
@@ -100,15 +99,15 @@ class Batch:
 
     @property
     def n_tokens(self) -> int:
-        """The tokens that pass, padding included."""
+        """The number of tokens, with padding."""
         return len(self.packs) * len(self.packs[0])
 
     @property
     def layout(self) -> dict[str, torch.Tensor]:
-        """What a model has to be told, beside the ids, of sequences that hold several prompts or ends; else nothing.
+        """Arguments of the model beside the ids, if sequences hold several prompts or ends of prompts.
 
-        `position_ids` `[item, pos]`, and as `attention_mask` `[item, 1, pos, key_pos]` what each position sees: keys of
-        the tokens before an end come first.
+        `position_ids` `[item, pos]` and `attention_mask` `[item, 1, pos, key_pos]`, in which the keys of the tokens
+        before an end come first.
         """
         if all(pack.is_plain and not pack.start for pack in self.packs):
             return {}
@@ -126,19 +125,14 @@ class Batch:
             padded[item, : len(values)] = values
         return torch.from_numpy(padded).to(self.device)
 
-    @cached_property
-    def _places(self) -> tuple[Int[np.ndarray, " prompt"], Int[np.ndarray, " place"]]:
-        """Where each prompt begins in what follows: the places of its tokens in its sequence, prompt by prompt."""
-        places = [each for pack in self.packs for each in pack.places]
-        ends = np.cumsum([len(each) for each in places])
-        return ends - [len(each) for each in places], np.concatenate(places)
-
     def rows(self, index: RowIndex) -> BatchRows:
         """The rows of `index` in this batch, prompt by prompt."""
         starts = np.searchsorted(index.prompt, self.prompts, side="left")
         counts = np.searchsorted(index.prompt, self.prompts, side="right") - starts
         row = _ranges(starts, counts)
-        begins, places = self._places
+        of_prompts = [each for pack in self.packs for each in pack.places]
+        n_tokens = np.array([len(each) for each in of_prompts])
+        begins, places = n_tokens.cumsum() - n_tokens, np.concatenate(of_prompts)
         at = np.repeat(begins, counts) + index.position[row]
         item_of_prompt = np.repeat(np.arange(len(self.packs)), [len(pack.prompts) for pack in self.packs])
         item, width = np.repeat(item_of_prompt, counts), len(self.packs[0])
@@ -156,12 +150,16 @@ class Batch:
         return BatchRows(item=item, position=position, padded=padded, slot=slot, row=row, prompt=index.prompt[row])
 
     def followers(self, index: RowIndex) -> torch.Tensor:
-        """The token that follows in its prompt on each of the rows of `index` in this batch."""
+        """The next token of the prompt after each of the rows of `index` in this batch."""
         further = self.rows(RowIndex(index.prompt, index.position + 1))
         return self.ids[further.item, further.position]
 
+    def repeated(self, n: int) -> "Batch":
+        """A batch of every sequence `n` times in a row: [a, a, b, b]."""
+        return Batch([pack for pack in self.packs for _ in range(n)], self.device)
+
     def halves(self) -> tuple["Batch", "Batch"]:
-        """The first and the second half of a batch of two sequences or more, each as wide as its own longest."""
+        """The first and the second half of a batch of two sequences or more."""
         middle = (len(self.packs) + 1) // 2
         return Batch(self.packs[:middle], self.device), Batch(self.packs[middle:], self.device)
 
@@ -169,11 +167,11 @@ class Batch:
 def cut(
     lengths: Int[np.ndarray, " prompt"], tokens_per_batch: int, scales: Int[np.ndarray, " prompt"] | None = None
 ) -> list[Int[np.ndarray, " item"]]:
-    """The prompts of every batch, in the order in which they pass.
+    """The prompts of every batch, the longest first.
 
-    The longest come first, each batch of at most `tokens_per_batch` tokens with its padding (or one prompt). A batch
-    also ends before a shorter prompt that would make more than a twentieth of it padding, once it is worth a pass.
-    Prompts of unlike `scales` (`interp.hooks.ropes`) never share one; None says that all are alike.
+    A batch has at most `tokens_per_batch` tokens with its padding (or one prompt). It also ends before a shorter prompt
+    that would make more than a twentieth of it padding, once it is worth a pass. Prompts of different `scales`
+    (`interp.hooks.ropes`) never share one; with None all are equal.
     """
     found = []
     scales = np.zeros_like(lengths) if scales is None else scales
@@ -199,26 +197,25 @@ def make_batch(ids: Ids, chosen: Int[np.ndarray, " item"], device: torch.device)
 
 
 def batches_of(packs: Sequence[Pack], n_tokens: int, model: Model) -> list[Batch]:
-    """The batches in which packs of prompts pass through a model, in their order."""
+    """The batches in which a model reads packs of prompts."""
     scales = rope_scales(model.config, [pack.longest for pack in packs])
-    device = model.input_device
     chosen = cut(np.array([len(pack) for pack in packs]), n_tokens, scales)
-    return [Batch([packs[i] for i in mine], device) for mine in chosen]
+    return [Batch([packs[i] for i in mine], model.input_device) for mine in chosen]
 
 
 def _ranges(starts: Int[np.ndarray, " range"], counts: Int[np.ndarray, " range"]) -> Int[np.ndarray, " value"]:
-    """The whole numbers of every range, one range after the other."""
+    """The concatenated ranges `start .. start + count - 1`."""
     return np.arange(counts.sum()) + np.repeat(starts - (counts.cumsum() - counts), counts)
 
 
 def rows_of(prompts: PromptSet, lengths: Int[np.ndarray, " prompt"], needs: Iterable[Need]) -> dict[str, RowIndex]:
-    """The rows that a pass reads for these needs, by place: the scored ones in any case."""
+    """The rows that a pass reads for these needs, by positions; always the scored ones."""
     places = dict.fromkeys(["scored", *(need.at for need in needs)])
     return {at: row_index(prompts, lengths, at) for at in places}
 
 
 def row_index(prompts: PromptSet, lengths: Int[np.ndarray, " prompt"], at: str | tuple[int, ...]) -> RowIndex:
-    """The rows that `at` names: a place, a column holding one position a prompt (see `Need`), or positions themselves.
+    """The rows that `at` names: by word, by a column with one position per prompt (see `Need`), or by positions.
 
     Raises `PromptError` where the column is missing or a position lies outside its prompt.
     """
@@ -266,9 +263,9 @@ def _position_in_column(columns: Mapping[str, object], name: str) -> int:
 
 
 def layers_of(need: Need, layers: Sequence[int] | None, info: ModelInfo) -> tuple[int, ...]:
-    """The layers (depths, of the residual stream and the lens) at which a need is read, in the order asked for.
+    """The layers (depths, of the residual stream and the lens) at which a need is read, in the order given.
 
-    None are all of them; negative ones count from the end. What has no layers has the single one 0. Raises `UsageError`
+    None reads all; negative ones count from the end. A site without layers has the single layer 0. Raises `UsageError`
     for a layer that the model does not have, and for one that is named twice.
     """
     layers, site = layers if need.layers is None else need.layers, need.described
@@ -283,17 +280,16 @@ def layers_of(need: Need, layers: Sequence[int] | None, info: ModelInfo) -> tupl
 
 
 def depth_of(need: Need, layers: Sequence[int], info: ModelInfo) -> int:
-    """The depth of the residual stream that a pass reaches with all of a need read; the outputs lie behind the last."""
+    """The depth of the residual stream at which all of a need is read; outputs come after the last."""
     is_of_outputs = need.described.source in ("output", "text", "lens")
     return info.n_layers + 1 if is_of_outputs else max(layers) + (need.site != "resid")
 
 
-_WORDS = ("out of memory", "can't allocate memory", "not enough memory", "CUBLAS_STATUS_ALLOC_FAILED")
-"""How PyTorch says it, on the processor and on devices."""
+_OUT_OF_MEMORY = ("out of memory", "can't allocate memory", "not enough memory", "CUBLAS_STATUS_ALLOC_FAILED")
+"""Messages of PyTorch, on the CPU and on devices."""
 
 
 def ran_out(error: BaseException) -> bool:
-    """Whether an error says that memory gave out."""
-    if isinstance(error, MemoryError | torch.OutOfMemoryError):
-        return True
-    return isinstance(error, RuntimeError) and any(word in str(error) for word in _WORDS)
+    """Whether an error says that memory ran out."""
+    is_message = isinstance(error, RuntimeError) and any(words in str(error) for words in _OUT_OF_MEMORY)
+    return is_message or isinstance(error, MemoryError | torch.OutOfMemoryError)

@@ -1,6 +1,6 @@
-"""What is kept of a pass: takes the rows of every need from each batch and reduces them, layer by layer.
+"""Takes the rows of every need from each batch of a forward pass and reduces them, layer by layer.
 
-Several collectors may share a pass: each reads its own items of the batch and knows nothing of the others.
+Several collectors may share a pass: each reads its own items of the batch.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,29 +27,31 @@ from interp.system.processes import Ranks
 LOGITS_AT_ONCE = 1 << 21
 
 IMPOSSIBLE = -1e30
-"""A log-probability that stands for that of 0 in sums, where times 0 it has to be 0."""
+"""The log-probability used for probability 0 in sums, as its product with 0 is 0."""
 
 _ATTRIBUTED = {"attn_logit": "attn_out", "mlp_logit": "mlp_out"}
 
 _DECODED_AT_ONCE = 256
-"""Residual vectors that are decoded at once, at least those of one depth: the head's weights are read for them all."""
+"""Residual vectors decoded at once (at least those of one depth), for which the head's weights are read once."""
 
 _WAITING_BYTES, _WAITING_SCORES = {True: 1 << 24, False: 1 << 28}, {True: 1 << 22, False: 1 << 26}
-"""What layers that wait to be reduced together may take, on the processor and elsewhere.
+"""Limits of what layers that are reduced together hold, on the CPU and elsewhere: one operation and one copy for many
+layers is faster."""
 
-Each operation has its price, small as the layer may be, and each copy makes a GPU wait: one for many layers is cheaper.
-"""
+_ORDER, _ENTROPY = "order", "entropy"
+Key = tuple[Need | str, int | str]
+"""A need and a layer, or the order of rows or the entropy of the next token and the positions that these are of."""
 
 OF_THE_END = frozenset({"lens_kl", *_ATTRIBUTED})
-"""Sites of a layer that also depend on what the last layer gives: an edit changes them in layers before it too."""
+"""Sites of a layer that also depend on the last layer: an edit changes them in layers before it too."""
 
 
 class Collector(Listener):
     """Takes the rows of every need from each batch and reduces them, one state a need and layer.
 
-    `layers` are those that are read (None: all); `with_entropy` asks for the entropy of the next token as well.
+    `layers` are those that are read (None: all); `with_entropy` also keeps the entropy of the next token.
     `unedited` are the log2 probabilities of the next token without edits, `[scored row, vocab]`, for `next_kl`; without
-    them nothing was edited. A pass that starts at `first_layer` leaves what lies before it to `earlier`.
+    them nothing was edited. A pass that starts at `first_layer` takes the layers before it from `earlier`.
     """
 
     def __init__(
@@ -66,34 +68,34 @@ class Collector(Listener):
         earlier: "Collector | None" = None,
     ) -> None:
         self.model, self.unedited, self.first_layer, self.earlier = model, unedited, first_layer, earlier
-        live = self._live = [n for n in needs if n.described.source not in ("weights", "edit")]
+        live = [n for n in needs if n.described.source not in ("weights", "edit")]
         self.index = rows_of(prompts, np.array(lengths), live)
         self.by_source: dict[str, list[Need]] = {}
         for need in live:
             self.by_source.setdefault(need.described.source, []).append(need)
         self.only_layers = None if layers is None else tuple(layers)
         self.layers = {need: layers_of(need, layers, model.info) for need in live}
+        self._here = {need: [i for i in of if i >= first_layer] for need, of in self.layers.items()}
+        """The layers of each need that this pass reads, and not an earlier one."""
         depths = (depth_of(need, self.layers[need], model.info) for need in live)
         self.depth = model.info.n_layers + 1 if with_entropy else max(depths, default=0)
-        """Depth of the residual stream at which everything is read; the outputs lie behind the last."""
-        self.states: dict[tuple[Need, int], RunningState] = {}
-        self.order: dict[str, list[np.ndarray]] = {at: [] for at in self.index}
+        """The depth of the residual stream at which everything is read; outputs come after the last."""
+        self.states: dict[Key, RunningState] = {}
         self.rows: dict[str, BatchRows] = {}
-        self.next_entropy: list[np.ndarray] = []
-        self._passing: dict[tuple[Need, int], RunningState] = {}
-        self._passing_entropy: list[np.ndarray] = []
+        self._passing: dict[Key, RunningState] = {}
         self.lens = Lens(model) if {"lens", "text"} & set(self.by_source) else None
         self.stream: dict[tuple[str, int], torch.Tensor] = {}
         self.lengths = np.array(lengths)
         self.clusters = prompts.cluster_codes
-        self._start = {need: need.reduction.starter(self.clusters) for need in live}
+        kinds = {_ORDER: Rows(), _ENTROPY: Rows()} | {need: need.reduction for need in live}
+        self._start = {kind: reduction.starter(self.clusters) for kind, reduction in kinds.items()}
         self.n_kept_keys = max(lengths) if prompts.is_tunnel and max(lengths) <= MAX_KEPT_KEYS else 0
         self._outcomes = prompts.outcomes_of
         self.donors = KeyDonors()
         self._calls: list[tuple[AttentionCall, AttentionCall]] = []
-        """Of layers whose patterns are still to be read: with their own keys, and with those of other prompts."""
+        """Layers whose patterns are still to be read: with their own keys, and with shuffled keys."""
         self._waiting: dict[tuple[Need, int, torch.device], list[tuple[Sequence[int], torch.Tensor]]] = {}
-        """Of a need, rows from a start on and a device: layers, and what was read there `[layer, row, ...]`."""
+        """By need, first row and device: layers, and the values read there `[layer, row, ...]`."""
         self._waiting_bytes = 0
         self.items = slice(0)
 
@@ -107,38 +109,33 @@ class Collector(Listener):
 
     @property
     def needs_donor(self) -> bool:
-        """Whether the first prompt of a batch is to meet the keys of the last one of the batch before."""
+        """Whether the first prompt of a batch meets the keys of the last one of the batch before."""
         return any(need.site in NULL_SITES for need in self.by_source.get("pattern", ()))
 
     def begin(self, batch: Batch, start: int) -> None:
-        """Announce the batch of the next pass, whose items lie from `start` on.
-
-        What a pass has reduced that did not come to its `end` is forgotten.
-        """
+        """Announce the batch of the next pass, its items from `start` on; drop the rows of a pass without an `end`."""
         self._batch = batch
         self.items = slice(start, start + len(batch.ids))
-        self._passing, self._passing_entropy, self._calls, self._waiting = {}, [], [], {}
-        self._waiting_bytes = 0
+        self._passing, self._calls, self._waiting, self._waiting_bytes = {}, [], {}, 0
         self.donors.begin(self.lengths[batch.prompts], self.clusters[batch.prompts])
         self.rows = {at: batch.rows(index) for at, index in self.index.items()}
+        for at, rows in self.rows.items():
+            self._add((_ORDER, at), rows.row, rows.prompt)
 
     def end(self) -> None:
-        """Keep what the announced pass has reduced."""
+        """Keep the rows of the announced pass."""
         self.donors.end()
-        for at, rows in self.rows.items():
-            self.order[at].append(rows.row)
-        self.next_entropy += self._passing_entropy
         merge_states(self.states, self._passing)
 
     def _rows(self, at: str, device: torch.device) -> BatchRows:
-        """The rows of the batch, to pick from a tensor on this device: layers may lie on several."""
+        """The rows of the batch, as indices on this device: layers may lie on several."""
         self.rows[at] = self.rows[at].to(device)
         return self.rows[at]
 
     def after(self, call: AttentionCall, z: torch.Tensor) -> torch.Tensor:
         """One layer's attention, of the whole batch."""
         read, wanted = self._at_layer("attention", call.layer), self._at_layer("pattern", call.layer)
-        if call.layer < self.first_layer or not (read or wanted):
+        if not (read or wanted):
             return z
         mine = call.of(self.items)
         for need in read:
@@ -163,7 +160,7 @@ class Collector(Listener):
         return z
 
     def _read_patterns(self) -> None:
-        """Of the layers that wait for it, all at once."""
+        """Read and reduce the patterns of the layers in `_calls`, all at once."""
         calls, self._calls = self._calls, []
         if not calls:
             return
@@ -184,7 +181,7 @@ class Collector(Listener):
                     self._reduce(need, layers, read[:, rows.item, rows.slot])  # [layer, row, head, ...]
 
     def _at_layer(self, source: str, layer: int) -> list[Need]:
-        return [need for need in self.by_source.get(source, ()) if layer in self.layers[need]]
+        return [need for need in self.by_source.get(source, ()) if layer in self._here[need]]
 
     def block(self, site: str, layer: int, tensor: torch.Tensor) -> None:
         """A block site, of the whole batch."""
@@ -194,16 +191,15 @@ class Collector(Listener):
         if "lens" in self.by_source:
             scored = self._rows("scored", tensor.device)
             self.stream[site, layer] = tensor[scored.item, scored.position]  # [row, d_model]
-        for need in self.by_source.get("block", ()):
-            if need.site == site and layer in self.layers[need]:
+        for need in self._at_layer("block", layer):
+            if need.site == site:
                 rows = self._rows(need.at, tensor.device)
                 self._reduce(need, [layer], tensor[rows.item, rows.position][None])
 
     def scored_rows(self, normed: torch.Tensor) -> torch.Tensor:
-        """The rows that logits are wanted for, from what enters the output head `[batch, pos, d_model]`.
+        """The rows whose logits are computed, of the input of the output head `[batch, pos, d_model]`.
 
-        Where the surprise at the text itself is wanted, it is taken here, in parts: logits of all positions of a
-        large vocabulary would not fit.
+        The surprisal of the text is computed here, in parts: logits of all positions would not fit.
         """
         mine = normed[self.items]
         for need in self.by_source.get("text", ()):
@@ -222,15 +218,12 @@ class Collector(Listener):
             log_p = torch.log_softmax(logits[start : start + step].float(), dim=-1)
             entropy = entropy_nats(log_p) * BITS_PER_NAT
             refuse_infinite(self.model, entropy)
-            self._passing_entropy.append(double(entropy).cpu().numpy())
+            prompts = self.rows["scored"].prompt[start : start + len(log_p)]
+            self._add((_ENTROPY, "scored"), double(entropy).cpu().numpy(), prompts)
             for need in self.by_source.get("output", ()):
                 self._reduce(need, [0], self._output(need.site, log_p, start)[None], start)
             if "lens" in self.by_source:
                 self._read_stream(log_p.clamp_min(IMPOSSIBLE), start)
-
-    def _read_here(self, need: Need) -> list[int]:
-        """The layers of a need that this pass reads, and not an earlier one."""
-        return [layer for layer in self.layers[need] if layer >= self.first_layer]
 
     def _output(self, site: str, log_p: torch.Tensor, start: int) -> torch.Tensor:
         """An output site in bits, from natural log-probabilities of the scored rows of the batch from `start` on."""
@@ -259,13 +252,13 @@ class Collector(Listener):
         if attributed:
             direction = self.lens.direction(stream["resid", n_layers], final.argmax(dim=-1))
             for need in attributed:
-                for layer in self._read_here(need):
+                for layer in self._here[need]:
                     part = stream[_ATTRIBUTED[need.site], layer].float()  # [row, d_model]
-                    # By how much it moves what is carried: the offset of a lens belongs to no part.
+                    # A difference, as the offset of a lens belongs to no part.
                     part = self._carried(part, layer + 1) - self._carried(torch.zeros_like(part[:1]), layer + 1)
                     self._reduce(need, [layer], (part * direction).sum(dim=-1)[None], start)  # [layer, row]
         decoding = [need for need in self.by_source["lens"] if need.site not in _ATTRIBUTED]
-        wanted = [depth for depth in range(n_layers + 1) if any(depth in self._read_here(need) for need in decoding)]
+        wanted = [depth for depth in range(n_layers + 1) if any(depth in self._here[need] for need in decoding)]
         n_rows, vocab = final.shape
         keep = any(need.site == "lens_log_prob" and need.reduction.keeps(vocab) for need in decoding)
         together = max(1, LOGITS_AT_ONCE // final.numel() if keep else _DECODED_AT_ONCE // n_rows)
@@ -275,7 +268,7 @@ class Collector(Listener):
             for need in decoding:
                 read = decoded.get(need.site)
                 for i, depth in enumerate(depths):
-                    if depth in self._read_here(need):
+                    if depth in self._here[need]:
                         nats = final[:, :0] if read is None else read[i]
                         self._reduce(need, [depth], nats[None] * BITS_PER_NAT, start)
 
@@ -283,74 +276,67 @@ class Collector(Listener):
         return x if self.model.lens is None else self.model.lens.carried(x, depth)
 
     def _reduce(self, need: Need, layers: Sequence[int], rows: torch.Tensor, start: int = 0) -> None:
-        """Take in rows `[layer, row, ...]`, those of the batch from `start` on."""
+        """Queue rows `[layer, row, ...]`, those of the batch from `start` on."""
         self._waiting.setdefault((need, start, rows.device), []).append((layers, rows))
         self._waiting_bytes += rows.numel() * rows.element_size()
         if self._waiting_bytes > _WAITING_BYTES[rows.device.type == "cpu"]:
             self._take_in()
 
     def _take_in(self) -> None:
-        """Reduce the rows that wait for it, copied from their device together."""
+        """Reduce the queued rows, copied from their device together."""
         waiting, self._waiting, self._waiting_bytes = self._waiting, {}, 0
         for (need, start, _), parts in waiting.items():
-            for _, alike in groupby(parts, key=lambda part: part[1].shape[1:]):
-                of_parts, tensors = zip(*alike, strict=True)
+            for _, same_shape in groupby(parts, key=lambda part: part[1].shape[1:]):
+                of_parts, tensors = zip(*same_shape, strict=True)
                 rows = (torch.cat(tensors) if len(tensors) > 1 else tensors[0]).float().cpu().numpy()
                 prompts = self.rows[need.at].prompt[start : start + rows.shape[1]]
                 for layer, of_layer in zip(chain(*of_parts), rows, strict=True):
-                    if (need, layer) not in self._passing:
-                        self._passing[need, layer] = self._start[need]()
-                    self._passing[need, layer].add(of_layer, prompts)
+                    self._add((need, layer), of_layer, prompts)
+
+    def _add(self, key: Key, rows: np.ndarray, prompts: np.ndarray) -> None:
+        if key not in self._passing:
+            self._passing[key] = self._start[key[0]]()
+        self._passing[key].add(rows, prompts)
 
     def finish(self) -> None:
-        """Reduce what a pass has left waiting, at its end."""
+        """Reduce all that is queued, at the end of a pass."""
         self._read_patterns()
         self._take_in()
 
     def saved(self) -> Iterator[tuple[Name, np.ndarray]]:
         """All that was reduced up to the end of a batch, by name, for `restore`."""
-        for at, order in self.order.items():
-            yield ("order", at), np.concatenate([np.empty(0, dtype=np.int64), *order])
-        yield ("next_entropy",), np.concatenate([np.empty(0), *self.next_entropy])
-        for (need, layer), state in self.states.items():
+        kinds = [*self._start]
+        for (kind, where), state in self.states.items():
             for name, array in state.saved().items():
-                yield ("state", self._live.index(need), layer, name), array
+                yield (kinds.index(kind), where, name), array
 
     def restore(self, saved: Mapping[Name, np.ndarray]) -> None:
-        """Make a fresh collector of the same needs the one whose `saved` this is."""
-        for at in self.order:
-            self.order[at] = [saved["order", at]]
-        self.next_entropy = [saved["next_entropy",]]
-        reduced: dict[tuple[Need, int], dict[str, np.ndarray]] = {}
-        for name, array in saved.items():
-            if name[0] == "state":
-                _, i, layer, what = name
-                reduced.setdefault((self._live[int(i)], int(layer)), {})[str(what)] = array
-        for (need, layer), arrays in reduced.items():
-            state = self.states[need, layer] = self._start[need]()
-            state.restore(arrays)
+        """Continue from the `saved` arrays of a collector of the same needs."""
+        kinds = [*self._start]
+        reduced: dict[Key, dict[str, np.ndarray]] = {}
+        for (kind, where, name), array in saved.items():
+            reduced.setdefault((kinds[int(kind)], where), {})[str(name)] = array
+        for key, arrays in reduced.items():
+            self.states[key] = self._start[key[0]]()
+            self.states[key].restore(arrays)
 
     def join(self, ranks: Ranks) -> None:
-        """Take in what the collectors of the other ranks have reduced of their share of the batches."""
-        if ranks.is_alone:
-            return
-        for at, order in self.order.items():
-            self.order[at] = ranks.union(np.concatenate([np.empty(0, dtype=np.int64), *order]))
-        self.next_entropy = ranks.union(np.concatenate([np.empty(0), *self.next_entropy]))
-        for need in self._live:
-            merged: dict[tuple[Need, int], RunningState] = {}
-            for theirs in ranks.union({layer: s for (n, layer), s in self.states.items() if n == need}):
-                merge_states(merged, {(need, layer): state for layer, state in theirs.items()})
+        """Merge the states of the collectors of all ranks."""
+        for kind in self._start:
+            merged: dict[Key, RunningState] = {}
+            for theirs in ranks.union({key: state for key, state in self.states.items() if key[0] == kind}):
+                merge_states(merged, theirs)
             self.states |= merged
 
     def entropy(self, at: str) -> np.ndarray | None:
         """Next-token entropy in bits of the scored rows, in their order; None where the pass ends before it."""
         if at != "scored" or self.depth <= self.model.info.n_layers:
             return None
-        return self._in_order("scored", np.concatenate(self.next_entropy))
+        return self._in_order("scored", self.states[_ENTROPY, "scored"])
 
-    def _in_order(self, at: str, rows: np.ndarray, axis: int = 0) -> np.ndarray:
-        return np.take(rows, np.argsort(np.concatenate(self.order[at])), axis=axis)
+    def _in_order(self, at: str, state: RunningState) -> np.ndarray:
+        order = self.states[_ORDER, at].result()["rows"]
+        return state.result()["rows"][np.argsort(order)]
 
     def reduced(self, need: Need) -> Mapping[str, np.ndarray]:
         """The reduction's arrays with the layers in front, rows in the order of the prompts."""
@@ -362,14 +348,12 @@ class Collector(Listener):
     def _result(self, need: Need, layer: int, once: bool) -> dict[str, np.ndarray]:
         if self.earlier is not None and layer < self.first_layer and not once:
             return self.earlier._result(need, layer, once)
-        reduced = self.states[need, layer].result()
-        if isinstance(need.reduction, Rows):
-            reduced["rows"] = self._in_order(need.at, reduced["rows"])
-        return reduced
+        state = self.states[need, layer]
+        return {"rows": self._in_order(need.at, state)} if isinstance(need.reduction, Rows) else state.result()
 
 
-def merge_states(mine: dict[tuple[Need, int], RunningState], later: Mapping[tuple[Need, int], RunningState]) -> None:
-    """Take into `mine` what `later` has reduced of further rows."""
+def merge_states(mine: dict[Key, RunningState], later: Mapping[Key, RunningState]) -> None:
+    """Merge states of further rows into `mine`."""
     for key, state in later.items():
         if key in mine:
             mine[key].merge(state)

@@ -1,4 +1,4 @@
-"""The pass: one forward pass a prompt, every need of every probe served from it, reduced as it streams by."""
+"""One forward pass per prompt for all needs of all probes, reduced batch by batch."""
 
 import hashlib
 import warnings
@@ -36,7 +36,7 @@ from interp.table import ROW_UNITS, Table
 TOKENS_PER_BATCH = 2048
 
 _WORTH_SHARING = 0.1
-"""Share of the tokens that trees have to save: they cost a mask, and padding where they are of many lengths."""
+"""Share of the tokens that trees have to save: they need a mask, and padding if their lengths differ."""
 
 _PROVED_ON = 4
 """Prompts of a tree, about."""
@@ -54,17 +54,17 @@ def capture(
     unfinished: Unfinished = NOT_KEPT.run,
     name: str = "pass",
 ) -> Capture:
-    """Run the prompts, given as token ids, through the model once and return what `needs` ask for.
+    """Run the prompts, given as token ids, through the model once and return the activations that `needs` name.
 
-    Prompts that begin alike share the pass over what they share (`interp.reading.packs`), unless the numbers of one
-    depend on the others, or a window is put on the model (`interp.hooks.window`).
-    With `layers` only these are read, and passes end behind the last that any need reads: unless one reads the outputs,
-    the rows have no `next_entropy_bits`.
-    A batch that memory does not suffice for is read in halves, with a `RuntimeWarning`. Raises `ModelError` where the
-    model yields NaN, `UsageError` where it has no such site, `InterpError` where another thread is reading it. Where
-    several processes take part in a run (`interp.system`) each runs its share of the batches, and all return the whole.
-    With the `unfinished` work of a run batches that are there by this `name` are not run again. Edits are captured by
-    `interp.editing.conditions.capture_edited`.
+    A common beginning of prompts is computed once (`interp.reading.packs`), unless the numbers of a prompt depend on
+    the others, or the model has a window (`interp.hooks.window`). With `layers` only these are read, and passes end
+    after the last that any need reads: unless one reads the outputs, the rows have no `next_entropy_bits`. A batch that
+    does not fit into memory is read in halves, with a `RuntimeWarning`. If several processes take part in a run
+    (`interp.system`), each runs its share of the batches, and all return the whole. Batches that `unfinished` holds
+    under this `name` are not run again. With edits use `interp.editing.conditions.capture_edited`.
+
+    Raises `ModelError` if the model yields NaN, `UsageError` if it has no such site, `InterpError` if another thread is
+    reading it.
     """
     needs = tuple(dict.fromkeys(needs))
     refuse_unreadable(model, needs)
@@ -88,7 +88,7 @@ def capture(
 
 
 def _digest(batches: Sequence[Batch]) -> str:
-    """Tells other batches of the same prompts apart."""
+    """A digest of which prompts are in which batch."""
     laid = [np.array([len(batch.packs) for batch in batches])]
     laid += [x for batch in batches for pack in batch.packs for x in (pack.prompts, pack.parent)]
     return hashlib.sha256(np.concatenate(laid).astype(np.int64).tobytes()).hexdigest()
@@ -97,20 +97,20 @@ def _digest(batches: Sequence[Batch]) -> str:
 def packs_for(
     model: Model, ids: Ids, needs: Sequence[Need], *, proved: bool = True, clusters: np.ndarray | None = None
 ) -> list[Pack]:
-    """How the prompts are laid out for these needs: what they share passes once, where nothing depends on the others.
+    """The layout of the prompts in sequences; what they share is computed once if no need depends on other prompts.
 
-    Prompts that begin alike are laid out as one sequence if it is `proved` here that this model predicts the same.
+    Prompts with a common beginning form one sequence; with `proved`, only if this model then predicts the same.
     """
     if window_here() or any(need.site in NULL_SITES for need in needs):
         return each_alone(ids, clusters)
     window = model.info.window
-    may_begin_alike = (
+    may_share_prefixes = (
         model.family.has_attention
         and model.family.mixer is None
         and (window is None or max(map(len, ids)) <= window)
         and not any(need.site in OF_NEIGHBOURS for need in needs)
     )
-    packs = packed(ids, prefixes=may_begin_alike, scales=rope_scales(model.config, [len(x) for x in ids]))
+    packs = packed(ids, prefixes=may_share_prefixes, scales=rope_scales(model.config, [len(x) for x in ids]))
     n_alone = sum(pack.n_alone for pack in packs)
     n_saved = n_alone - sum(map(len, packs))
     tree = max((each for each in packs if not each.is_plain), key=lambda each: each.longest, default=None)
@@ -119,7 +119,7 @@ def packs_for(
 
 
 def _agrees(model: Model, tree: Pack, ids: Ids) -> bool:
-    """Whether prompts of a tree, its longest among them, end in the predictions that they end in alone."""
+    """Whether some prompts of a tree, with its longest, give the predictions that they give alone."""
     by_length = tree.prompts[np.argsort([-len(ids[prompt]) for prompt in tree.prompts], kind="stable")]
     chosen = np.sort(by_length[:: max(1, len(by_length) // _PROVED_ON)])
     return agrees(model, Batch([tree], model.input_device), chosen, ids)
@@ -129,14 +129,14 @@ def agrees(
     model: Model, together: Batch, chosen: Int[np.ndarray, " prompt"], ids: Ids,
     within: AbstractContextManager[None] | None = None,
 ) -> bool:  # fmt: skip
-    """Whether some prompts of a batch, which passes `within` this, end in the predictions that they end in alone."""
+    """Whether some prompts of a batch, read inside `within`, give the predictions that they give alone."""
     ends = RowIndex(chosen, np.array([len(ids[prompt]) - 1 for prompt in chosen]))
     rows = together.rows(ends)
     with torch.inference_mode(), listening(model, Listener()):
         try:
             with within or nullcontext():
                 logits = model.module(input_ids=together.ids, use_cache=False, **together.layout).logits
-        except (TypeError, ValueError, RuntimeError):  # a family that takes no layout of ours
+        except (TypeError, ValueError, RuntimeError):  # a family that does not take the layout
             return False
         shared = logits[rows.item, rows.position][np.argsort(rows.row)]
         singles = [make_batch(ids, chosen[[i]], model.input_device).ids for i in range(len(chosen))]
@@ -147,14 +147,13 @@ def agrees(
 NO_EDITS: Mapping[str, np.ndarray] = {
     "rows": np.zeros((0, 0)), "variance_share": np.zeros(0), "edit": np.zeros(0, int), "layer": np.zeros(0, int)
 }  # fmt: skip
-"""The sizes of no edits."""
+"""What a need for sizes of edits holds without edits."""
 
 
 class Share:
-    """The batches that this process runs: all of them, or its part where several take part in a run.
+    """The batches that this process runs: all of them, or its part if several take part in a run.
 
-    Collectors, and whoever else `begins` and `ends` passes, are told where one begins, and that it came to its end only
-    if it succeeded.
+    `begins` is called before each pass, `ends` and the `end` of collectors after each that succeeded.
     """
 
     def __init__(
@@ -174,20 +173,20 @@ class Share:
 
     @property
     def n_prompts_done(self) -> int:
-        """About how many prompts all processes have done when this one has done so many batches."""
+        """The estimated number of prompts that all processes have done."""
         counts = [len(batch.prompts) for batch in self.batches]
         mine = [counts[n] for n in self._mine]
         return sum(mine[: self.n_done]) * sum(counts) // sum(mine)
 
     def run(self, depth: int = 0, passed: Callable[[], None] = lambda: None) -> None:
-        """Pass the batches that are not done, and join what all processes have reduced.
+        """Run the batches that are not done, and join the states of all processes.
 
         `depth` as in `collecting`; `passed` is called after every batch.
         """
         left = self._mine[self.n_done :]
         with torch.inference_mode(), collecting(self.model, self.collectors, depth):
             if left and left.start and any(collector.needs_donor for collector in self.collectors):
-                # The donor of the first prompt was read by another process, or by an earlier run: once more.
+                # The donor of the first prompt was read by another process, or by an earlier run: read it again.
                 self._pass(self.batches[left.start - 1], [collector.donors.end for collector in self.collectors])
             for n in left:
                 with whole():
@@ -198,9 +197,9 @@ class Share:
             collector.join(self.ranks)
 
     def _pass(self, batch: Batch, ends: Sequence[Callable[[], None]]) -> None:
-        """The batch, in halves where memory gives out, and later ones cut to what fitted; halves leave the same rows.
+        """Run a batch, in halves if memory runs out, and later ones in parts of the size that fitted.
 
-        Of each that succeeds `ends` are told. Raises `InterpError` where a single prompt does not fit.
+        `ends` are called after each part. Raises `InterpError` if a single prompt does not fit.
         """
         waiting = [batch]
         while waiting:
@@ -218,7 +217,7 @@ class Share:
                 end()
 
     def _lack_of_memory(self, batch: Batch) -> str | None:
-        """What was said where memory gave out in the pass; the error itself would keep the pass in memory."""
+        """The message of an error for lack of memory; the error itself would keep the pass in memory."""
         try:
             for begin in self._begins:
                 begin(batch)
@@ -248,9 +247,9 @@ class Share:
 
 @contextmanager
 def collecting(model: Model, collectors: Sequence[Collector], depth: int) -> Iterator[None]:
-    """Let collectors read every pass inside the block; logits exist at their scored rows alone.
+    """Let collectors read every pass inside the block; logits are computed at their scored rows only.
 
-    Passes end at the depth at which all collectors have read, but not before `depth`; the outputs lie behind the last.
+    Passes end at the depth at which all collectors have read, but not before `depth`; outputs come after the last.
     """
 
     def scored_rows(entering: torch.Tensor) -> torch.Tensor:
@@ -271,10 +270,7 @@ def collecting(model: Model, collectors: Sequence[Collector], depth: int) -> Ite
 
 
 def run_batch(model: Model, batch: Batch, collectors: Sequence[Collector]) -> None:
-    """One forward pass: the batch once for every collector, one after the other along its first axis.
-
-    What was read of it counts once the collectors are told that it came to its `end`.
-    """
+    """One forward pass: the batch once for every collector, along the first axis; collectors keep it at their `end`."""
     for n, collector in enumerate(collectors):
         collector.begin(batch, n * len(batch.ids))
     ids = batch.ids.repeat(len(collectors), 1)
@@ -291,7 +287,7 @@ def run_batch(model: Model, batch: Batch, collectors: Sequence[Collector]) -> No
 
 
 def threads_of_pass(model: Model, ids: torch.Tensor) -> AbstractContextManager[None]:
-    """The threads that a pass of these tokens is worth, by the weights of a block; on a GPU as they are."""
+    """As many threads as a pass of these tokens is worth, by the weights of a block; unchanged on a GPU."""
     if ids.device.type != "cpu":
         return nullcontext()
     block = model.family.layer_modules(model.module)[0]
@@ -301,7 +297,7 @@ def threads_of_pass(model: Model, ids: torch.Tensor) -> AbstractContextManager[N
 def as_capture(
     collector: Collector, prompts: PromptSet, ids: Sequence[Int[np.ndarray, " _pos"]], needs: Sequence[Need]
 ) -> Capture:
-    """What a collector has reduced, as a `Capture`, of a model without edits."""
+    """The states of a collector as a `Capture` of a model without edits."""
     arrays: dict[Need, Mapping[str, np.ndarray]] = {
         need: collector.reduced(need) for need in needs if need.described.source not in ("weights", "edit")
     }
@@ -325,9 +321,9 @@ def as_capture(
 def row_table(
     prompts: PromptSet, ids: Sequence[np.ndarray], index: RowIndex, at: str, entropy: np.ndarray | None
 ) -> Table:
-    """One table row for every captured (prompt, position) pair, with the columns of its prompt.
+    """One table row per captured (prompt, position) pair, with the columns of its prompt.
 
-    `entropy` is that of the next token in bits, where it is known.
+    `entropy` is that of the next token in bits, if known.
     """
     of = index.prompt
     columns: dict[str, np.ndarray] = {

@@ -20,7 +20,7 @@ from interp.system.offload import brought_in
 _TOKENS_AT_ONCE = 4096
 
 _AT_ONCE = {True: 1 << 19, False: 1 << 24}
-"""Logits that are worked on at once, on the processor (in its cache) and elsewhere."""
+"""Logits that are computed at once, on the CPU (in its cache) and elsewhere."""
 
 _FEWEST_COLUMNS = 1024
 
@@ -37,7 +37,7 @@ class Lens:
 
     @cached_property
     def _mean_token(self) -> torch.Tensor:
-        """Mean of the output embeddings `[d_model]`, float32; converted in parts, or half precision is copied whole."""
+        """Mean of the output embeddings `[d_model]`, float32; in parts, so that no copy of all is made."""
         with brought_in(self._head):
             weight: torch.Tensor = self._head.weight
             sums = [part.float().sum(dim=0) for part in weight.split(_TOKENS_AT_ONCE)]
@@ -49,7 +49,7 @@ class Lens:
             return self._logits(self._entering(x), slice(None))
 
     def _norm(self, x: torch.Tensor) -> torch.Tensor:
-        # `forward` rather than a call: the pass has hooks on these modules that must not hear the lens.
+        # `forward` rather than a call: hooks on these modules must not see the lens.
         return x if self._final_norm is None else self._final_norm.forward(x).to(x.device)
 
     def _entering(self, x: torch.Tensor) -> torch.Tensor:
@@ -65,11 +65,10 @@ class Lens:
         return logits if self._softcap is None else torch.tanh(logits / self._softcap) * self._softcap
 
     def decode(self, x: torch.Tensor, final: torch.Tensor, *, keep: bool) -> dict[str, torch.Tensor]:
-        """What residual vectors `[depth, row, d_model]` predict, in nats, by the names of the lens sites.
+        """The lens sites of residual vectors `[depth, row, d_model]`, by name, in nats.
 
-        Entropy and KL(final || decoded) are `[depth, row]`, `final` being the rows' own final log-probabilities.
-        In parts of the vocabulary, so that a part is still in the cache when it is summed up and the head's weights are
-        read once; the logarithms of all are made only to `keep` them.
+        Entropy and KL(final || decoded) are `[depth, row]`, with the rows' `final` log-probabilities. Computed in parts
+        of the vocabulary that fit into the cache; log-probabilities `[depth, row, vocab]` are returned with `keep`.
         """
         normed = self._entering(x.flatten(0, 1))  # [depth * row, width of the head]
         log_p = final.new_empty(*x.shape[:2], final.shape[-1]) if keep else None
@@ -88,7 +87,7 @@ class Lens:
         return found if log_p is None else found | {"lens_log_prob": log_p}
 
     def surprise(self, normed: torch.Tensor, token: torch.Tensor) -> torch.Tensor:
-        """−log p(token) in nats `[row]` of vectors that enter the output head, in parts of the vocabulary."""
+        """−log p(token) in nats `[row]` of inputs of the output head, in parts of the vocabulary."""
         totals, own = [], torch.zeros(len(normed), device=normed.device)
         with brought_in(self._head):
             for tokens in self._parts(normed):
@@ -99,7 +98,7 @@ class Lens:
         return torch.stack(totals).logsumexp(dim=0) - own
 
     def _parts(self, normed: torch.Tensor) -> list[slice]:
-        """The vocabulary in parts whose logits of these rows are worked on at once."""
+        """Parts of the vocabulary whose logits of these rows are computed at once."""
         step = max(_FEWEST_COLUMNS, _AT_ONCE[normed.device.type == "cpu"] // max(1, len(normed)))
         return [slice(start, start + step) for start in range(0, len(self._head.weight), step)]
 
@@ -145,10 +144,10 @@ class Lens:
 
 
 class _Sums:
-    """Sums over the vocabulary that entropy and divergence are made of, `[depth, row]`, part by part of it.
+    """Running sums over the vocabulary for entropy and KL, `[depth, row]`.
 
-    Logits come relative to the largest of the first part, so that a common offset costs no precision, and exponentials
-    are taken relative to the largest so far, `top`.
+    Logits are relative to the largest of the first part, so that a common offset costs no precision, and exponentials
+    are relative to the largest so far, `top`.
     """
 
     def __init__(self, zero: torch.Tensor) -> None:
@@ -168,7 +167,7 @@ class _Sums:
         return self.cross + self.log_total
 
     def add(self, logits: torch.Tensor, final: torch.Tensor) -> None:
-        """Take in a part `[depth, row, token]`, which is used up; `final` are its tokens' final log-probabilities."""
+        """Add a part `[depth, row, token]`, which is overwritten; `final` are its tokens' final log-probabilities."""
         p = final.exp()
         self.cross = self.cross + (p * final).sum(dim=-1) - (p * logits).sum(dim=-1)
         top = torch.maximum(self.top, logits.amax(dim=-1))

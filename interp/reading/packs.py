@@ -1,8 +1,7 @@
-"""Prompts that begin alike share the pass over what they share: their tokens as a tree, laid out in one sequence.
+"""Prompts with a common beginning, laid out as a tree of tokens in one sequence that the model reads once.
 
-Every token stands once, behind those that it follows in its prompts. It sees these alone and has the position that it
-has in a prompt, so that what is read of it is what would be read of each prompt by itself, but for rounding. Prompts of
-the same tokens share all of them.
+Every token occurs once, after those that it follows in its prompts. It attends to these only and has the position that
+it has in a prompt, so its activations are those of each prompt alone, up to rounding.
 """
 
 from collections.abc import Sequence
@@ -17,19 +16,19 @@ from interp.statistics.resampling import n_before
 Ids = Sequence[Int[np.ndarray, " _pos"]]
 
 _IN_COMMON = 1 / 4
-"""Share of a prompt's tokens that it has to have in common with the one before it to be laid beside it."""
+"""Share of a prompt's tokens that it must have in common with the one before it to join its tree."""
 
 _SMALL, _BESIDE = 128, 512
-"""Tokens that a tree may have in any case, and those that it may have beside its longest prompt: as many as that has,
-up to this number. Attention grows with the square of the sequence, and memory with its length."""
+"""Tokens that a tree may always have, and the most that it may have beside its longest prompt (not more than that has).
+Attention grows with the square of the sequence."""
 
 
 @dataclass(frozen=True)
 class Pack:
     """Prompts laid out in one sequence.
 
-    `ids` are its tokens, `position` their positions in the prompts and `parent` the places of the tokens before them
-    (-1: none). `places` says of each of the `prompts` where in the sequence its tokens lie.
+    `ids` are its tokens, `position` their positions in the prompts and `parent` the indices of the tokens before them
+    (-1: none). `places` holds for each of the `prompts` the indices of its tokens in the sequence.
     """
 
     prompts: Int[np.ndarray, " prompt"]
@@ -43,22 +42,22 @@ class Pack:
 
     @property
     def is_plain(self) -> bool:
-        """Whether every token follows the one before it, as in a prompt by itself."""
+        """Whether every token follows the one before it, as in a single prompt."""
         return bool((self.parent == np.arange(-1, len(self) - 1)).all())
 
     @property
     def start(self) -> int:
-        """The position of its first token: above 0 where the tokens before do not pass."""
+        """The position of its first token: above 0 if the tokens before are not read."""
         return int(self.position[0])
 
     @property
     def longest(self) -> int:
-        """How many tokens its longest prompt has."""
+        """The number of tokens of its longest prompt."""
         return int(self.position.max()) + 1
 
     @property
     def n_alone(self) -> int:
-        """How many tokens its prompts have, those of the same tokens once."""
+        """The number of tokens of its prompts, each prompt counted once."""
         ends = np.unique([along[-1] for along in self.places])
         return int((self.position[ends] + 1).sum())
 
@@ -81,10 +80,8 @@ class Pack:
     @classmethod
     def of(cls, prompts: Sequence[int], ids: Ids) -> "Pack":
         """The tree of these prompts."""
-        if all(np.array_equal(ids[prompt], ids[prompts[0]]) for prompt in prompts[1:]):
-            tokens = np.asarray(ids[prompts[0]], dtype=np.int64)
-            along = np.arange(len(tokens))
-            return cls(np.array(prompts), tokens, along, along - 1, (along,) * len(prompts))
+        if len(prompts) == 1:
+            return cls.tail(prompts[0], ids, 0)
         place_of: dict[tuple[int, int], int] = {}
         laid: list[tuple[int, int, int]] = []
         places = []
@@ -102,15 +99,15 @@ class Pack:
 
 
 def each_alone(ids: Ids, clusters: Int[np.ndarray, " prompt"] | None = None) -> list[Pack]:
-    """No prompt shares anything; the first of every cluster come before the second, so that neighbours differ."""
+    """One pack per prompt; the first of every cluster come before the second, so that neighbours differ."""
     order = range(len(ids)) if clusters is None else np.argsort(n_before(clusters), kind="stable").tolist()
     return [Pack.of([prompt], ids) for prompt in order]
 
 
 def packed(ids: Ids, *, prefixes: bool, scales: Int[np.ndarray, " prompt"] | None = None) -> list[Pack]:
-    """Prompts of the same tokens laid out once, and with `prefixes` those that begin alike as trees of tokens.
+    """Packs of equal prompts, and with `prefixes` of prompts with a common beginning, as trees of tokens.
 
-    Prompts of unlike `scales` (`interp.hooks.ropes`) share no tree; None says that all are alike.
+    Prompts of different `scales` (`interp.hooks.ropes`) share no tree; with None all are equal.
     """
     scales = np.zeros(len(ids)) if scales is None else scales
     order = sorted(
@@ -135,7 +132,7 @@ def packed(ids: Ids, *, prefixes: bool, scales: Int[np.ndarray, " prompt"] | Non
 
 
 def _in_common(one: Int[np.ndarray, " _pos"], other: Int[np.ndarray, " _pos"]) -> int:
-    """How many tokens two prompts have in common from their beginning on."""
+    """The length of the common beginning of two prompts."""
     n = min(len(one), len(other))
     differ = np.flatnonzero(np.asarray(one)[:n] != np.asarray(other)[:n])
     return int(differ[0]) if len(differ) else n

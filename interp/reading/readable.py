@@ -1,8 +1,4 @@
-"""What can be read from a model: which sites it has.
-
-A model without attention (recurrent, state-space, feed-forward) has no queries, keys, values, head outputs or
-attention rows.
-"""
+"""Which sites can be read from a model."""
 
 from collections.abc import Iterable
 
@@ -18,7 +14,7 @@ EVERYWHERE = "resid"
 
 
 def _lacking(model: Model, need: Need, everywhere: bool) -> str | None:
-    """What a model would need for this, in words; None where it has it. With `everywhere`, in every layer."""
+    """What a model lacks for this need, or None; with `everywhere`, what it lacks in some layer."""
     family, site, having = model.family, need.described, model.info.attention_layers
     if model.info.quantisation is not None and site.source == "weights":
         return "plain weights: they are quantised"
@@ -42,7 +38,7 @@ def _lacking(model: Model, need: Need, everywhere: bool) -> str | None:
 
 
 def refuse_unreadable(model: Model, needs: Iterable[Need]) -> None:
-    """`UsageError` where a need names a site that the model lacks."""
+    """Raise `UsageError` if a need names a site that the model lacks."""
     found = first_lacking(model, needs)
     if found is not None:
         raise UsageError(
@@ -53,12 +49,6 @@ def refuse_unreadable(model: Model, needs: Iterable[Need]) -> None:
 
 
 def first_lacking(model: Model, needs: Iterable[Need], *, everywhere: bool = False) -> tuple[str, str] | None:
-    """The first site that is lacking, with its meaning, and what the model would need for it.
-
-    With `everywhere` it has to be there in every layer.
-    """
-    for need in needs:
-        lacked = _lacking(model, need, everywhere)
-        if lacked is not None:
-            return f"{need.site} ({need.described.meaning})", lacked
-    return None
+    """The first site that a model lacks, with its meaning, and what it lacks for it (`everywhere`: in some layer)."""
+    each = ((f"{need.site} ({need.described.meaning})", _lacking(model, need, everywhere)) for need in needs)
+    return next(((site, lacked) for site, lacked in each if lacked is not None), None)

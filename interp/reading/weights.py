@@ -1,4 +1,4 @@
-"""Weights as a capture holds them: the values of the moment when the model was read."""
+"""Weights in a capture: copies of the values when the model was read."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -18,7 +18,7 @@ from interp.system.offload import brought_in
 def stacked_weights(
     model: Model, need: Need, prompts: PromptSet, layers: Sequence[int] | None = None
 ) -> dict[str, np.ndarray]:
-    """`rows` `[layer, head, ...]` in float32, a copy; only of `layers`, in their order, where these are given."""
+    """`rows` `[layer, head, ...]`, a copy in float32; with `layers`, of these in their order."""
     wanted = layers_of(need, layers, model.info)
     if need.site == "outcome_embedding":
         embedding: Any = model.module.get_input_embeddings()
@@ -47,6 +47,6 @@ def _readout_grams(model: Model, prompts: PromptSet, depths: Sequence[int]) -> n
 
 
 def _outcomes(prompts: PromptSet) -> np.ndarray:
-    """The ids of the outcomes that all prompts share; none of prompts without, or with other ones for each prompt."""
+    """The ids of the outcomes that all prompts share; empty if they share none."""
     ids = prompts.outcome_ids
     return np.empty(0, np.int64) if ids is None or ids.ndim > 1 else ids

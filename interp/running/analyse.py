@@ -1,4 +1,4 @@
-"""Probes on a capture that is there already: one of `interp.collect`, one from a file, or one of another tool."""
+"""Probes on a capture of `interp.collect`, of a file, or of another tool."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -57,7 +57,7 @@ def analyse(
         fix = "Give `interp.capture_from_arrays` the logits, or next_entropy_bits."
         raise UsageError(asked=what, found="its rows have no next_entropy_bits", fix=fix)
     chosen = some_served(choose_probes(probes, settings), partial(_refuse, capture))
-    began = time.monotonic()  # not the clock, which may be set back
+    began = time.monotonic()
     per_quintile = per_quintile or None
     base, drawn = draw(capture, per_quintile)
     findings = {probe.name: analysed(probe, base, {}) for probe in chosen}

@@ -1,7 +1,7 @@
 """Direct logit attribution: what each head, feed-forward block and bias adds to the logit of an answer.
 
-The residual stream before the final norm is a sum of parts, and with the norm's scale held at its value the logit is
-linear in them: the parts add up to the logit exactly. The norm's own bias and that of the output head stand apart.
+The residual stream before the final norm is a sum of parts. With the norm's scale held fixed the logit is linear in
+them: the parts and the biases of norm and output head add up to the logit exactly.
 
 Source: Elhage et al. (2021), A mathematical framework for transformer circuits; nostalgebraist (2020).
 """
@@ -147,9 +147,9 @@ def logit_attribution(
     right = _answer_ids(model, answer, n, "answer")
     right = found[log_p].argmax(axis=1) if right is None else right
     other = _answer_ids(model, wrong, n, "wrong")
-    if other is not None and (alike := np.flatnonzero(right == other)).size:
+    if other is not None and (same := np.flatnonzero(right == other)).size:
         asked = f"answer={answer!r} against wrong={wrong!r}"
-        raise UsageError(asked=asked, found=f"in row {alike[0]} they are one token", fix="Name two.")
+        raise UsageError(asked=asked, found=f"in row {same[0]} they are one token", fix="Name two.")
     lens = Lens(model)
     last = torch.from_numpy(found[resid][-1]).to(model.input_device, next(model.module.parameters()).dtype)
 
@@ -186,7 +186,7 @@ def logit_attribution(
 
 
 def _is_normalised(model: Model) -> bool:
-    """Whether anything lies between the output projection of attention and the residual stream."""
+    """Whether some layer normalises the output of attention before adding it to the residual stream."""
     family = model.family
     if family.attention_sum is None:
         return False

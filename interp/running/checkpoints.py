@@ -1,9 +1,7 @@
 """Checkpoints: a model at earlier steps of its training, read on the same tokens, one after the other.
 
-The run's own model is the end of the training. It is captured on the drawn prompts first; then every checkpoint is
-loaded, checked like any model, captured on the same token ids and reduced to what the probes keep of it, before the
-next one is loaded. In memory at once: one model, and of each probe three captures (this one, the one before, the end).
-Where a probe exchanges attention patterns between the checkpoint and the end, the end's model stays in memory too.
+The run's own model is the end of the training. One model is in memory at a time, and also the end if a probe exchanges
+attention patterns with it.
 """
 
 import re
@@ -26,14 +24,14 @@ from interp.system.foreign_files import is_folder
 from interp.system.threads import one_thread
 
 MIN_CHECKPOINTS = 3
-"""Fewer points make no course of anything."""
+"""Points of the shortest training curve."""
 
 _STEP = re.compile(r"(?:step|checkpoint)[-_]?(\d+)|^(\d+)$")
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """One checkpoint: `name` as it is asked for, its step, and what loads it."""
+    """One checkpoint: its `name` in the options, its step, and the model and revision to load."""
 
     name: str
     step: int
@@ -43,10 +41,9 @@ class Checkpoint:
 
 @dataclass
 class Followed:
-    """The probes of one prompt set that follow checkpoints, and what they were given so far.
+    """The probes of one prompt set that follow checkpoints, with their readouts so far (`under`).
 
     `run` are the drawn prompts, `final` the end of the training on them.
-    Patterns are exchanged on some of the prompts where that is all the probes ask for.
     """
 
     probes: tuple[Probe, ...]
@@ -56,18 +53,18 @@ class Followed:
 
     @property
     def exchange_needs(self) -> tuple[Need, ...]:
-        """What its probes read of exchanged attention patterns."""
+        """The needs of its probes under exchanged attention patterns."""
         return tuple(dict.fromkeys(need for probe in self.probes for need in probe.exchange_needs))
 
     @property
     def exchanged_prompts(self) -> np.ndarray:
-        """The prompts of the run that patterns are exchanged on, spread evenly over it."""
+        """The prompts on which patterns are exchanged, as many as the probes need, spread evenly over the run."""
         n = len(self.run.ids)
         most = max((probe.n_exchanged for probe in self.probes if probe.exchange_needs), default=0)
         return np.linspace(0, n - 1, min(n, most)).round().astype(int)
 
     def take(self, step: int, capture: Capture, exchanged: tuple[Capture, Capture] | None) -> None:
-        """Keep what every probe reads of a checkpoint, and of the exchange of attention patterns with the end."""
+        """Keep the readout of every probe at a checkpoint, and under exchanged attention patterns."""
         prompts = np.arange(len(self.run.ids)) if capture is self.final else self.exchanged_prompts
         with one_thread():
             for probe in self.probes:
@@ -78,11 +75,10 @@ class Followed:
 
 
 def checkpoints_of(model: Model, probes: Sequence[Probe], asked: Sequence[str]) -> tuple[Checkpoint, ...]:
-    """The checkpoints before the model's own step, in order of training; none where no probe follows them.
+    """The checkpoints before the model's own step, in order of training; empty if no probe follows them.
 
-    Of a wind tunnel they are the steps its folder keeps, or those that are asked for; of a hub model the revisions, and
-    of any other the folders, that are asked for. `UsageError` where there are too few, or one is not there; a model
-    without its weights will do.
+    They are the steps, revisions or folders `asked`, for a wind tunnel by default all steps in its folder. Raises
+    `UsageError` if there are too few, or one does not exist. The model needs no weights.
     """
     if not any(probe.follows_checkpoints for probe in probes):
         if asked:
@@ -119,7 +115,7 @@ def checkpoints_of(model: Model, probes: Sequence[Probe], asked: Sequence[str]) 
 
 
 def has_checkpoints(model: Model) -> bool:
-    """Whether a model is a wind tunnel that has kept enough of its training to follow it."""
+    """Whether a model is a wind tunnel with enough saved steps for a training curve."""
     if model.task is None or model.name.startswith(MEMORY):
         return False
     own = step_of(model)
@@ -127,7 +123,7 @@ def has_checkpoints(model: Model) -> bool:
 
 
 def step_of(model: Model) -> int | None:
-    """The step of the training a model stands at: from a tunnel's card, or its revision's or folder's name; or None."""
+    """The training step of a model, from a tunnel's card or the name of its revision or folder, or None."""
     if model.card is not None and "step" in model.card:  # a compiled program was never trained
         return int(model.card["step"])
     in_folder = model.info.revision is None and model.task is None and not model.name.startswith(MEMORY)
@@ -157,7 +153,7 @@ def _of_tunnel(model: Model, asked: Sequence[str]) -> list[Checkpoint]:
 
 
 def _named(model: Model, asked: Sequence[str]) -> list[Checkpoint]:
-    """Revisions of a hub model; of a model in a folder or in memory, other folders."""
+    """The revisions of a hub model; for a model in a folder or in memory, other folders."""
     in_folder = model.info.revision is None
     if in_folder and not (asked and all(map(is_folder, asked))):
         raise UsageError(
@@ -184,7 +180,7 @@ def _step_in(name: str) -> int | None:
 
 
 def refuse_other_shape(info: ModelInfo, end: ModelInfo, checkpoint: Checkpoint) -> None:
-    """Raise `ModelError` where a checkpoint is of another architecture than the end."""
+    """Raise `ModelError` if a checkpoint has another architecture than the end."""
     names = ("family", "n_layers", "n_heads", "n_kv_heads", "d_head", "d_model", "vocab_size")
     both = {name: (getattr(info, name), getattr(end, name)) for name in names}
     unlike = [f"{name}: {there} there, {here} here" for name, (there, here) in both.items() if there != here]

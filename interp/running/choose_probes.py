@@ -1,7 +1,7 @@
-"""Which probes a run asks: those that are named, and of a group (`all`) those whose sites the model has.
+"""The probes of a run: those that are named, and those of a group (`all`) whose sites the model has.
 
-A probe that is named and reads what the model lacks is rejected with a message. One of attention alone, on a model of
-which some layers have none, sees those that have it, under their own numbers.
+A named probe that reads what the model lacks is rejected with a message. If only some layers have attention, a probe of
+attention sees these, under their own numbers.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -18,6 +18,7 @@ from interp.model import Model
 from interp.probe import Probe, Readout, served
 from interp.reading.readable import EVERYWHERE, first_lacking
 from interp.registry import entries, load_entry
+from interp.running.checkpoints import has_checkpoints
 from interp.running.spec import make_probe
 from interp.settings import read_fields, refuse_values, split_commas
 from interp.system.threads import one_thread
@@ -29,7 +30,7 @@ GROUPS = ("all", "everything")
 _UNREGISTERED = "Of a class, `interp.run(probes=[...])` takes the object; register it (`interp.probes`) to give a name."
 
 LAYER = "layer"
-"""The unit of what is the number of a layer, in tables and scalars; the field of a probe that names one."""
+"""The unit of layer numbers in tables and scalars, and the field of a probe that names a layer."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ class ChosenProbe:
 
 
 def probe_names(asked: Iterable[str]) -> dict[str, bool]:
-    """The probes that these words stand for, in order, and whether each is named itself; groups are spelled out."""
+    """The names of probes in these words, with groups expanded, and whether each is named itself."""
     known = entries("probe")
     found: dict[str, bool] = {}
     for word in asked:
@@ -85,8 +86,13 @@ def choose_probes(
     return tuple(chosen.values())
 
 
-def readable_probes(model: Model, chosen: Sequence[ChosenProbe]) -> tuple[Probe, ...]:
-    """The probes whose needs the model meets. A named one that it does not meet is refused, and so is an empty rest."""
+def readable_probes(model: Model, chosen: Sequence[ChosenProbe], checkpoints: Sequence[str] = ()) -> tuple[Probe, ...]:
+    """The probes whose needs the model meets; raises `UsageError` if it does not meet a named one, or none.
+
+    Without checkpoints a group has no probes that follow them.
+    """
+    is_training = bool(checkpoints) or has_checkpoints(model)
+    chosen = [each for each in chosen if each.is_named or is_training or not each.probe.follows_checkpoints]
 
     def refuse(probe: Probe) -> None:
         found = first_lacking(model, probe.needs, everywhere=not reads_attention_alone(probe))
@@ -104,7 +110,7 @@ def readable_probes(model: Model, chosen: Sequence[ChosenProbe]) -> tuple[Probe,
 
 
 def some_served(chosen: Sequence[ChosenProbe], refuse: Callable[[Probe], None]) -> tuple[Probe, ...]:
-    """The probes that are not refused: any that is named has to be among them, and so has one of a group."""
+    """The probes for which `refuse` raises nothing; its error is raised for a named one, and if none remains."""
     optional = [each.probe.name for each in chosen if not each.is_named]
     kept, refused = served([each.probe for each in chosen], optional, refuse)
     if not kept:
@@ -122,17 +128,17 @@ def _setting_that_works(probe: Probe) -> str | None:
 
 
 def reads_attention_alone(probe: Probe) -> bool:
-    """Whether all that a probe reads layer by layer is of attention, so that it can do without the other layers."""
+    """Whether a probe reads only attention, layer by layer, so that layers without it can be left out."""
     layered = [need.described for need in probe.needs if need.described.layers != "once"]
     acts = probe.edits_model or probe.follows_checkpoints
     return bool(layered) and not acts and all(site.is_of_attention for site in layered)
 
 
 def analysed(probe: Probe, base: Capture, under: Mapping[str, Readout]) -> Findings:
-    """The findings of a probe; of attention alone, in a model that has it in some layers, they say in which.
+    """The findings of a probe.
 
-    The probe sees a model of just these layers, in their order. In its tables, numbers and notes every layer then has
-    its own number.
+    If only some layers have attention, a probe of attention sees a model of these layers. Its tables and numbers then
+    have the layers' own numbers, and a note names them.
     """
     having = base.model.attention_layers
     with one_thread():
@@ -156,9 +162,9 @@ def analysed(probe: Probe, base: Capture, under: Mapping[str, Readout]) -> Findi
 
 
 def placed(probe: Probe, model: ModelInfo) -> Probe:
-    """The probe with its field `layer`, a layer's own number, as a place among the layers that have attention.
+    """The probe with its field `layer` as an index into the layers that have attention; negative ones stay.
 
-    Negative ones count from the last of these. Raises `UsageError` for a layer without attention.
+    Raises `UsageError` for a layer without attention.
     """
     having, asked = model.attention_layers, probe.parameters().get(LAYER)
     if having is None or not isinstance(asked, int) or asked < 0 or not reads_attention_alone(probe):

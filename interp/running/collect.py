@@ -1,4 +1,4 @@
-"""Captures for notebooks: ask for tensors by name and get them with their rows, in one pass."""
+"""Captures for notebooks: tensors by name, with their rows, in one pass."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, replace
@@ -36,7 +36,7 @@ from interp.system.whole_files import ELSEWHERE, TAKEN, hidden_folder
 from interp.table import LABEL, Table
 
 PROMPTS_AT_ONCE = 1024
-"""Prompts that are sorted by length and cut into batches together, where a capture is streamed."""
+"""Prompts that a streamed capture sorts by length and cuts into batches together."""
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -151,7 +151,7 @@ def _streamed(model: Model, pool: PromptSet, ids: Sequence[np.ndarray], needs: S
 
 
 def with_words(found: Capture, tokenizer: "PreTrainedTokenizerBase | None") -> Capture:
-    """The same with the text and the token of every row in words, where the prompts have no such columns."""
+    """The capture with columns of the text and the token string of every row, unless the prompts have such columns."""
     if not found.prompts.is_text:
         return found
     tables = {}

@@ -1,4 +1,4 @@
-"""Captures from what another tool has read: numpy arrays with named axes, compared with one another."""
+"""Captures from the activations of another tool: numpy arrays with named axes, whose sizes have to agree."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 NOT_OURS = "not ours: nobody held these arrays against the model"
-"""What stands in the place of a self-check."""
+"""What a record says in place of a self-check."""
 
 
 def capture_from_arrays(
@@ -104,7 +104,7 @@ def capture_from_arrays(
 
 
 def _ids(prompts: PromptSet, tokens: Sequence[Any]) -> list[np.ndarray]:
-    """The token ids of every prompt; those of prompts that are token ids have to be the same."""
+    """The token ids of every prompt, which have to equal those that a prompt already has."""
     ids = [np.asarray(x) for x in tokens]
     wrong = [i for i, x in enumerate(ids) if x.ndim != 1 or len(x) == 0 or x.dtype.kind not in "iu" or x.min() < 0]
     if len(ids) != len(prompts) or wrong:
@@ -141,7 +141,7 @@ def _numbers(name: str, array: Any) -> np.ndarray:
 def _in_order(
     need: Need, axes: Sequence[str], array: np.ndarray, sizes: dict[str, tuple[int, str]]
 ) -> Float[np.ndarray, "..."]:
-    """The array with its axes as a capture has them, in float32; sizes have to agree with those of earlier arrays."""
+    """The array in float32 with the axes of a capture; raises if a size differs from that in earlier arrays."""
     asked = f"{need.site} at {need.at!r} from an array {list(array.shape)} with the axes {' '.join(axes)}"
     if not isinstance(need.reduction, Rows | PromptMean) or need.described.source == "edit":
         raise UsageError(asked=asked, found="only rows and means over prompts can be given", fix="Give the rows.")
@@ -166,7 +166,7 @@ def _in_order(
 
 
 def _entropy(given: np.ndarray | None, logits: np.ndarray | None, n_rows: int) -> tuple[np.ndarray | None, int | None]:
-    """The next-token entropies in bits, and the size of the vocabulary where logits tell it."""
+    """The next-token entropies in bits, and the size of the vocabulary if logits are given."""
     vocab = None
     if logits is not None:
         values = _numbers("logits", logits).astype(np.float64)

@@ -1,4 +1,4 @@
-"""Continuations of prompts, by the model as it is and under edits, side by side."""
+"""Continuations of prompts by a model without and with edits."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -197,7 +197,7 @@ def generate(
 
 
 def _chosen(logits: Float[torch.Tensor, " vocab"], temperature: float, draw: float) -> int:
-    """The most likely token, or the one that a random number from 0 to 1 picks at this temperature."""
+    """The most likely token, or the one that the random number `draw` (0 to 1) selects at this temperature."""
     if temperature == 0:
         return int(logits.argmax())
     p = torch.softmax(double(logits) / temperature, dim=-1).cumsum(dim=-1)
@@ -208,29 +208,29 @@ def _continued(
     model: Model, start: Int[np.ndarray, " _pos"], draws: Float[np.ndarray, " n"], temperature: float,
     end: set[int], *, whole: bool,
 ) -> tuple[int, ...]:  # fmt: skip
-    """The new tokens of one text, one a random number; `whole` reads all of it again for each of them.
+    """The new tokens of one text, one per random number; with `whole` nothing is cached.
 
-    So does a text that its rope rotates by other frequencies than the text without its last token: keys that are kept
-    were rotated by those. A cache of a configuration would drop keys behind any `sliding_window` that it names, also
-    where no layer looks at that field; one without keeps all, and masks hide what a window hides.
+    The cache also starts again where a rope changes its frequencies with the length. It is made without the
+    configuration, by whose `sliding_window` it would drop keys even if no layer uses that field.
     """
     made: list[int] = []
     kept: Any = None
     lengths = len(start) + np.arange(len(draws))
-    rotates_anew = np.diff(rope_scales(model.config, lengths), prepend=0) != 0
-    cache, tells = cache_name(model.module), "position_ids" in signature(model.module.forward).parameters
+    changes_rope = np.diff(rope_scales(model.config, lengths), prepend=0) != 0
+    cache, has_positions = cache_name(model.module), "position_ids" in signature(model.module.forward).parameters
     ids = torch.from_numpy(np.asarray(start, dtype=np.int64))[None].to(model.input_device)
     with claimed(model), torch.inference_mode(), threads_of_pass(model, ids), rotating_afresh(model):
-        for draw, is_anew in zip(draws, rotates_anew, strict=True):
+        for draw, is_changed in zip(draws, changes_rope, strict=True):
             if whole:
                 out = model.module(input_ids=ids, use_cache=False)
             else:
-                kept = None if is_anew else kept
-                new = ids if kept is None else ids[:, -1:]
-                # Bamba counts from 0 behind a cache.
-                at = {"position_ids": ids.new_tensor([[ids.shape[1] - 1]])} if tells and kept is not None else {}
-                if kept is None and model.family.mixer is None:
-                    kept = DynamicCache()
+                new, at = ids, {}
+                if kept is not None and not is_changed:
+                    new = ids[:, -1:]
+                    if has_positions:  # Bamba counts from 0 after a cache
+                        at = {"position_ids": ids.new_tensor([[ids.shape[1] - 1]])}
+                else:
+                    kept = DynamicCache() if model.family.mixer is None else None
                 out = model.module(input_ids=new, **{cache: kept}, **at, use_cache=True)
                 kept = getattr(out, cache)
             logits = out.logits[0, -1].float().cpu()

@@ -1,7 +1,4 @@
-"""A model without its weights: its shapes from the configuration, its tokenizer where that is at hand, and its files.
-
-Every parameter lies on PyTorch's `meta` device, which keeps shapes and no numbers.
-"""
+"""A model without its weights, on PyTorch's `meta` device: shapes from the configuration, the tokenizer if found."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -28,10 +25,10 @@ from interp.system.plain_numbers import DTYPES
 
 @dataclass(frozen=True)
 class MetaModel:
-    """`model` has no weights; `placement` says where it would be put; `file_bytes` is the size of its weight files.
+    """`model` has no weights; `placement` is where it would be loaded; `file_bytes` is the size of its weight files.
 
-    `is_here` says that the files need no download; `stored` is the precision that they hold. `not_asked` says why the
-    shape is one that we know, and not that of the model's own configuration.
+    `is_here`: the files need no download; `stored`: their precision. `not_asked`: why the shape is that of the alias
+    and not of the model's own configuration.
     """
 
     model: Model
@@ -54,7 +51,7 @@ class MetaModel:
 
     @property
     def note(self) -> str:
-        """What is not known of this model, in words; empty where all is."""
+        """What is not known of this model, or an empty text."""
         if self.model.info.quantisation is None:
             return self.not_asked
         if self.is_here:
@@ -65,9 +62,9 @@ class MetaModel:
 
 
 def meta_model(options: RunOptions, *, or_known: bool = False) -> MetaModel:
-    """What can be said of a model from its configuration; raises as `interp.load` does, but not for want of memory.
+    """A model from its configuration alone; raises as `interp.load` does, but not for lack of memory.
 
-    With `or_known` an alias that the hub does not give out has the shape that is known of it.
+    With `or_known` an alias that cannot be read from the hub has the shape in `ALIASES`.
     """
     not_asked, words = "", None
     try:
@@ -79,7 +76,8 @@ def meta_model(options: RunOptions, *, or_known: bool = False) -> MetaModel:
         if not or_known or alias is None or options.gguf or isinstance(error.__cause__, RevisionNotFoundError):
             raise
         config = AutoConfig.for_model(alias.family, **alias.shape)
-        source = ModelSource(str(options.model), alias.hub_id, ModelFiles(Path(), frozenset()))
+        files = ModelFiles(Path(), frozenset(), revision=options.revision or "main")
+        source = ModelSource(str(options.model), alias.hub_id, files)
         not_asked = f"{error.found}: shapes are those that are known of {alias.hub_id}"
     n_parameters = count_parameters(config, trust_remote_code=options.trust_remote_code)
     placement = choose_placement(config, n_parameters, options, is_loaded=False)

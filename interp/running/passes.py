@@ -1,7 +1,7 @@
-"""What a run passes through the model: its prompt sets, token by token, and the conditions that its probes declare.
+"""The forward passes of a run: its prompt sets as tokens, and the conditions that its probes declare.
 
-Where the tokenizer is not at hand the tokens are estimated: English takes about four characters a token. A set that is
-made for a tokenizer cannot be made at all, and is taken to be `ASSUMED_PROMPTS` prompts of `ASSUMED_TOKENS` tokens.
+Without the tokenizer, tokens are estimated at four characters each. A set that is made for a tokenizer is then taken
+as `ASSUMED_PROMPTS` prompts of `ASSUMED_TOKENS` tokens.
 """
 
 import math
@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from interp.editing.conditions import TOKENS_PER_PASS
 from interp.editing.restart import tail_starts
 from interp.model import Model
 from interp.need import PLACES, Need
@@ -27,61 +26,58 @@ from interp.reading.packs import each_alone
 from interp.registry import entries, load_entry
 
 MOST_READ = 10_000
-"""Prompts of a set that a plan reads: of a larger set so many stand for all."""
+"""Prompts of a set that a plan tokenizes; they stand for all of a larger set."""
 
 ASSUMED_PROMPTS = 1008
 ASSUMED_TOKENS = 128
 _CHARACTERS_A_TOKEN = 4
 _EXCHANGE = 4
-"""Passes of an exchange of attention patterns with a checkpoint: each way edited, and the donor's."""
+"""Passes of an exchange of attention patterns with a checkpoint: the edited and the donor's, in both directions."""
 
 
 @dataclass(frozen=True)
 class TokenisedSet(Run):
-    """A prompt set as it will be read, or a sample that stands for so many `times` as many prompts.
-
-    `note` says what was assumed of it.
-    """
+    """A prompt set as tokens, or a sample that stands for `times` as many prompts; `note` says what is assumed."""
 
     note: str = ""
     times: float = 1.0
 
     @property
     def n(self) -> int:
-        """How many prompts it is or stands for."""
+        """The number of prompts that it stands for."""
         return round(self.times * len(self.ids))
 
     def rows(self, at: str) -> RowIndex:
-        """The rows that a need at these positions keeps; one a prompt where no column of this name is there yet."""
+        """The rows that a need at these positions keeps; one per prompt if there is no column of this name yet."""
         is_unknown = at not in PLACES and at not in self.prompts[0].columns
         return row_index(self.prompts, self.lengths, "last" if is_unknown else at)
 
     def n_rows(self, at: str) -> int:
-        """How many rows a need at these positions keeps of all prompts."""
+        """The number of rows that a need at these positions keeps of all prompts."""
         return round(self.times * len(self.rows(at)))
 
     def drawn(self, per_quintile: int | None) -> "TokenisedSet":
-        """As many prompts as the draw takes: which they are the model decides."""
+        """As many prompts as the draw takes; which ones depends on the model."""
         n = most_drawn(self.prompts, per_quintile)
         if n == len(self.ids):
             return self
         return replace(self, prompts=self.prompts[:n], ids=self.ids[:n], times=1.0)
 
-    def n_padded(self, model: Model, tokens_per_batch: int, needs: Sequence[Need] | None = None) -> int:
-        """Tokens that pass through the model, the padding of the batches included.
+    def n_padded(self, model: Model, needs: Sequence[Need] | None = None) -> int:
+        """The number of tokens that the model reads, with padding.
 
-        With the `needs` of a reading, what prompts that are known share counts once.
+        With the `needs` of a reading, tokens that known prompts share count once.
         """
         is_known = needs is not None and not self.note
         packs = packs_for(model, self.ids, needs, proved=False) if is_known else each_alone(self.ids)
-        return round(self.times * sum(batch.n_tokens for batch in batches_of(packs, tokens_per_batch, model)))
+        return round(self.times * sum(batch.n_tokens for batch in batches_of(packs, TOKENS_PER_BATCH, model)))
 
 
 @dataclass(frozen=True)
 class Passes:
     """`n` passes over the same text, of `n_tokens` tokens each, from the block `first_layer` on.
 
-    `is_edited`: passes of conditions, with the one without edits that they start from.
+    `is_edited`: passes of conditions, and the unedited one that they start from. `probes` are those of a base capture.
     """
 
     what: str
@@ -92,19 +88,17 @@ class Passes:
     needs: tuple[Need, ...]
     first_layer: int = 0
     probes: tuple[Probe, ...] = ()
-    """Whose base capture this is."""
     is_edited: bool = False
     n_before: int = 0
-    """Tokens that do not pass: their keys and values are kept from the pass without edits."""
+    """Tokens that are not read: their keys and values are kept from the unedited pass."""
 
 
 def passes_of(
-    model: Model, probes: Sequence[Probe], options: RunOptions, n_earlier: int | None = None,
-    optional: Collection[str] = (),
-) -> list[Passes]:  # fmt: skip
+    model: Model, probes: Sequence[Probe], options: RunOptions, n_earlier: int = 0, optional: Collection[str] = ()
+) -> list[Passes]:
     """The base reading of every prompt set, each followed by the conditions of its probes, and by checkpoints.
 
-    `n_earlier` checkpoints come before the model; None where it is not known how many. `optional` as in `pools_for`.
+    `n_earlier` checkpoints come before the model; `optional` as in `pools_for`.
     """
     has_words, sampled = model.task is not None or model.tokenizer is not None, options
     n_all, prompts = options.n_pool or 0, options.prompts
@@ -137,7 +131,12 @@ def passes_of(
             found.append(_base(model, apart, text.drawn(options.per_quintile), "drawn of "))
         following = tuple(probe for probe in every if probe.follows_checkpoints)
         if following:
-            found.append(_checkpoints(model, following, text.drawn(options.per_quintile), text.n, n_earlier))
+            n, what = n_earlier + 1, f"checkpoints of {', '.join(probe.name for probe in following)}"
+            if any(probe.exchange_needs for probe in following):
+                share = min(1.0, max(p.n_exchanged for p in following if p.exchange_needs) / text.n)
+                n, what = n + math.ceil(_EXCHANGE * n_earlier * share), f"{what}, with exchanges"
+            at_each = _base(model, following, text.drawn(options.per_quintile))
+            found.append(replace(at_each, what=what, n=n))
         for probe in mine:
             asked = list(probe.planned(model.info, text.n, is_text=text.prompts.is_text))
             for on in dict.fromkeys(each.on for each in asked):
@@ -149,28 +148,16 @@ def passes_of(
 def _base(model: Model, probes: tuple[Probe, ...], text: TokenisedSet, which: str = "") -> Passes:
     what = f"{which}{text.prompts.name}: {', '.join(probe.name for probe in probes) or 'the draw'}"
     needs = tuple(dict.fromkeys(need for probe in probes for need in probe.needs))
-    n_tokens = text.n_padded(model, TOKENS_PER_BATCH, needs)
+    n_tokens = text.n_padded(model, needs)
     return Passes(what, text, 1, text.n, n_tokens, needs, probes=probes)
 
 
-def _checkpoints(
-    model: Model, probes: tuple[Probe, ...], drawn: TokenisedSet, n_all: int, n_earlier: int | None
-) -> Passes:
-    """The drawn prompts at every checkpoint and at the end; once where it is not known how many there are."""
-    names = ", ".join(probe.name for probe in probes)
-    n, what = (1, f"each checkpoint of {names}") if n_earlier is None else (n_earlier + 1, f"checkpoints of {names}")
-    if any(probe.exchange_needs for probe in probes):
-        share = min(1.0, max(p.n_exchanged for p in probes if p.exchange_needs) / n_all)
-        n, what = n + math.ceil(_EXCHANGE * (n_earlier or 1) * share), f"{what}, with exchanges"
-    return replace(_base(model, probes, drawn), what=what, n=n)
-
-
 def _conditions(probe: Probe, asked: Sequence[Planned], model: Model, text: TokenisedSet) -> Iterator[Passes]:
-    """The passes of conditions on one set, behind the one without edits that they start from."""
+    """The unedited pass of one set, and the passes of its conditions, which start from it."""
     where, on = f"conditions of {probe.name}", asked[0].on
     where += f" on {on}" if on else ""
     needs = tuple(dict.fromkeys(need for each in asked for need in each.needs))
-    n_tokens = text.n_padded(model, TOKENS_PER_PASS)
+    n_tokens = text.n_padded(model)
     n_most = max(min(each.n_prompts, text.n) for each in asked)
     unedited = round(n_tokens * n_most / text.n)
     yield Passes(f"{where}, unedited", text, 1, n_most, unedited, needs, is_edited=True)
@@ -178,7 +165,7 @@ def _conditions(probe: Probe, asked: Sequence[Planned], model: Model, text: Toke
         n = min(each.n_prompts, text.n)
         start = 0 if any(need.site in OF_THE_END for need in each.needs) else each.first_layer
         tokens = round(n_tokens * n / text.n)
-        # what lies before the ends of prompts that pass; nothing where passes are whole
+        # the tokens before the ends of prompts that are read; 0 if passes are whole
         read = [text.rows(need.at) for need in each.needs if need.described.source != "edit"]
         starts = tail_starts([text.rows(each.at)], read, text.lengths)
         before = 0 if starts is None else round(tokens * float(starts.sum() / text.lengths.sum()))
@@ -186,7 +173,7 @@ def _conditions(probe: Probe, asked: Sequence[Planned], model: Model, text: Toke
 
 
 def _estimated(options: RunOptions) -> TokenisedSet:
-    """Tokens by the length of the texts, where no tokenizer can count them."""
+    """A prompt set with tokens estimated from the length of its texts."""
     prompts = options.prompts
     if isinstance(prompts, str) and prompts in entries("prompt") and needs_tokenizer(load_entry("prompt", prompts)):
         n = options.n_pool or ASSUMED_PROMPTS

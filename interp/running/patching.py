@@ -1,7 +1,7 @@
-"""Clean against corrupted: which activations carry what two prompts differ in, by layer and position.
+"""Activation patching of a clean prompt into a corrupted one, by layer and position.
 
-A patch puts the clean activation into the corrupted pass at one layer and position: x moves by (clean − corrupted). Its
-matched null moves x as far in a random direction, at the same place.
+A patch adds (clean − corrupted) to the activation of the corrupted pass at one layer and position. Its null adds a
+random vector of the same length there.
 
 Source: Meng et al. (2022), arXiv 2202.05262 (causal tracing); Heimersheim and Nanda (2024), arXiv 2404.15255.
 """
@@ -244,7 +244,7 @@ def _listed(model: Model, ids: np.ndarray) -> str:
 def _answers(
     model: Model, answer: str | int | None, wrong: str | int | None, log_p: np.ndarray
 ) -> tuple[int, int | None]:
-    """The token ids; where neither is named, what the model predicts after each of the two."""
+    """The token ids; by default those that the model predicts after each of the two prompts."""
     if answer is None:
         right, other = (int(i) for i in log_p.argmax(axis=1))
         other = other if wrong is None else one_token(model, wrong)
@@ -263,6 +263,6 @@ def _answers(
 
 
 def _moved(site: str, layer: int, at: int, move: np.ndarray) -> ShiftAxis:
-    """The edit that adds `move`: along its direction, by its length."""
+    """The edit that adds `move`."""
     length = float(np.linalg.norm(move))
     return ShiftAxis(layer=layer, site=site, axis=move / length, deviations=1.0, score_sigma=length, at=(at,))

@@ -1,9 +1,7 @@
-"""What a run will cost, told before it starts from the configuration of the model alone: `interp plan`.
+"""The cost of a run, estimated from the configuration of the model alone: `interp plan`.
 
-Counted: passes, tokens, arithmetic, memory and disk; constants of memory were measured as the resident set of real
-runs. Measured: one batch through a block of PyTorch's own of the model's width, for less than a second, in the
-processor time of one thread, which other work on the machine leaves alone; on a GPU it is the time that passes. The
-weights are neither read nor fetched.
+Passes, tokens, arithmetic, memory and disk are counted, with constants measured in real runs. The speed is that of one
+batch in a PyTorch block of the model's width, in processor time of one thread, or elapsed time on a GPU.
 """
 
 import math
@@ -17,7 +15,6 @@ import numpy as np
 import torch
 
 from interp.capture import ModelInfo
-from interp.editing.conditions import TOKENS_PER_PASS
 from interp.editing.restart import MEMORY as RESIDUALS
 from interp.lens.files import lens_bytes
 from interp.loading.placement import free_bytes
@@ -43,7 +40,7 @@ LIBRARIES = 150 * MIB
 """What analyses import, and the arrays of an analysis of nothing."""
 
 COPIES = 3
-"""How often captured numbers lie in memory while they are analysed: kept as float32, and as float64 while worked on."""
+"""Copies of captured numbers in memory during an analysis: one in float32, and the size of two in float64."""
 
 ROW_BYTES = 30_000
 """What an analysis takes for a row beside the captured numbers."""
@@ -78,7 +75,7 @@ class Memory:
 
 
 def memory_of(meta: MetaModel, passes: list[Passes], lens: int = 0) -> Memory:
-    """What the passes of a run take beside the weights, and beside the bytes of a `lens`."""
+    """The memory of a run: its passes, the weights and `lens` bytes."""
     info = meta.model.info
     itemsize = DTYPES[meta.placement.dtype]
     base = [p for p in passes if not p.is_edited]
@@ -97,7 +94,7 @@ def memory_of(meta: MetaModel, passes: list[Passes], lens: int = 0) -> Memory:
 
 
 def kept_bytes(need: Need, info: ModelInfo, text: TokenisedSet) -> int:
-    """What a capture keeps of one need."""
+    """The bytes that a capture keeps of one need."""
     described, outcomes = need.described, text.prompts.outcome_ids
     sizes = {
         "head": info.n_heads, "kv_head": info.n_kv_heads, "d_head": info.d_head, "d_model": info.d_model,
@@ -115,13 +112,13 @@ def kept_bytes(need: Need, info: ModelInfo, text: TokenisedSet) -> int:
         return n_layers * 8 * text.n * width
     if isinstance(need.reduction, NarrowRows) and width > need.reduction.max_width:
         return 0
-    # A reduction that keeps a sample says of how many prompts by a field `n`.
+    # The field `n` of a reduction is the number of prompts that it samples.
     n_sampled = min(text.n, getattr(need.reduction, "n", text.n))
     return n_layers * 4 * width * text.n_rows(need.at) * n_sampled // text.n
 
 
 def _beside_edits(p: Passes, info: ModelInfo, itemsize: int) -> int:
-    """The residual stream, keys and values that passes start from, and the unedited prediction."""
+    """Bytes of the residual stream, keys and values that passes start from, and of the unedited prediction."""
     stream = min(RESIDUALS, (p.n_tokens + p.n_before) * info.d_model * itemsize) if p.first_layer else 0
     stream += p.n_before * 2 * info.n_kv_heads * info.d_head * itemsize * info.n_layers
     unedited = 4 * p.text.n_rows("scored") * info.vocab_size * p.n_prompts // p.text.n
@@ -129,11 +126,10 @@ def _beside_edits(p: Passes, info: ModelInfo, itemsize: int) -> int:
 
 
 def _activations(meta: MetaModel, passes: list[Passes]) -> int:
-    """One batch inside one block: the stream and its norms, queries to head outputs, the widened feed-forward."""
+    """Bytes of one batch inside one block: residual stream, norms, queries to head outputs, feed-forward."""
     info = meta.model.info
     longest = max(int(p.text.lengths.max()) for p in passes)
-    of_batch = min(max(TOKENS_PER_BATCH, TOKENS_PER_PASS), longest * most_sequences())
-    n_tokens = max(longest, min(of_batch, max(p.n_tokens for p in passes)))
+    n_tokens = max(longest, min(TOKENS_PER_BATCH, longest * most_sequences(), max(p.n_tokens for p in passes)))
     heads = (2 * info.n_heads + 2 * info.n_kv_heads) * info.d_head
     numbers = n_tokens * (6 * info.d_model + 2 * heads + 3 * meta.feed_forward_width)
     return numbers * DTYPES[meta.placement.dtype] + min(_LOGITS, 3 * 4 * n_tokens * info.vocab_size)
@@ -149,11 +145,11 @@ PER_FEATURE = 1.5e-8
 """Seconds that a feature of a token takes in a block beside the products: rotary embedding, hooks, sums of weights."""
 
 PER_CONDITION = 0.008
-"""Seconds in which edits are made ready and what a probe keeps of a condition is worked out."""
+"""Seconds for preparing the edits of a condition and computing its readout."""
 
 
 def seconds_per_operation(meta: MetaModel) -> float:
-    """Seconds of an addition or multiplication inside a block, on one thread of the device where the model would be."""
+    """Seconds of an addition or multiplication inside a block, on one thread of the model's device."""
     info, place = meta.model.info, meta.placement
     dtype, device = getattr(torch, place.dtype), torch.device(place.device)
     width = min(info.d_model, WIDEST)
@@ -171,7 +167,7 @@ def seconds_per_operation(meta: MetaModel) -> float:
 
 
 def _seconds(act: Callable[[], object], device: torch.device) -> float:
-    """The shortest of several times, of the processor or, on a GPU, of the clock."""
+    """The shortest of several processor times or, on a GPU, elapsed times."""
 
     def now() -> float:
         if device.type == "cpu":
@@ -189,7 +185,7 @@ def _seconds(act: Callable[[], object], device: torch.device) -> float:
 
 
 def pass_seconds(p: Passes, meta: MetaModel, per_operation: float) -> float:
-    """How long one of these passes takes, on the threads that it has in a run."""
+    """Seconds of one of these passes, on the threads that it has in a run."""
     info, blocks = meta.model.info, meta.model.family.layer_modules(meta.model.module)
     n_weights = sum(weight.numel() for weight in blocks[0].parameters())
     n_threads = 1
@@ -218,27 +214,27 @@ def operations_of(p: Passes, meta: MetaModel) -> float:
 
 
 SPREAD = 2**0.5
-"""The range of a time: so many times shorter and longer than what was calculated, a factor of two in all."""
+"""The range of an estimated time: this factor below and above it."""
 
 STARTING = 7.0
-"""Seconds until PyTorch, transformers and what analyses import are there, and those of the page."""
+"""Seconds of importing PyTorch, transformers and what analyses need, and of writing the page."""
 
 LOADED_PER_SECOND = 800e6
-"""Bytes of weights that are read, converted and named in a second of one core."""
+"""Bytes of weights that one core reads, converts and hashes in a second."""
 
 CHECKED_TOKENS = 150
 """The self-check takes as long as so many tokens of a full batch: four passes, each of which reads all weights."""
 
 PAGE_BYTES, FINDINGS_BYTES, HEAD_BYTES, VECTOR_BYTES = 2_300_000, 110_000, 1_100, 20
-"""What a run writes, as measured: a page without probes, which is the drawing library; each probe, whatever the model,
-for each of its heads, and for each feature of a layer."""
+"""Measured sizes of what a run writes: a page without probes (the plotting library); for each probe, for each head, and
+for each feature of a layer."""
 
 
 @dataclass(frozen=True)
 class PassCost:
-    """Passes of one kind: how many, over how many prompts and tokens each, through how many blocks, and how long.
+    """Passes of one kind: their number, the prompts, tokens and blocks of each, and the seconds of all.
 
-    `analysis_seconds` is what the probes of a base reading then take on one core, by their own account.
+    `analysis_seconds` is the time of the analyses on one core, as the probes estimate it.
     """
 
     what: str
@@ -282,17 +278,16 @@ class Plan:
     @property
     def seconds(self) -> tuple[float, float] | None:
         """The shortest and longest time that the run may take, in seconds; None if nothing was timed."""
-        reading = self.reading_seconds
-        if reading is None or self.loading_seconds is None:
+        if self.loading_seconds is None or self.reading_seconds is None:
             return None
-        total = STARTING + self.loading_seconds + reading + sum(step.analysis_seconds for step in self.steps)
+        analysing = sum(step.analysis_seconds for step in self.steps)
+        total = STARTING + self.loading_seconds + self.reading_seconds + analysing
         return total / SPREAD, total * SPREAD
 
     @property
     def reading_seconds(self) -> float | None:
         """Seconds of all forward passes; None if nothing was timed."""
-        parts = [step.seconds for step in self.steps if step.seconds is not None]
-        return sum(parts) if len(parts) == len(self.steps) else None
+        return None if self.loading_seconds is None else sum(step.seconds or 0.0 for step in self.steps)
 
     @property
     def fits(self) -> bool:
@@ -302,7 +297,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class PlanOptions(RunOptions):
-    """The options of the run, and whether its time is told (`is_timed`)."""
+    """The options of the run, and whether its time is estimated (`is_timed`)."""
 
     _: KW_ONLY
     is_timed: Annotated[bool, Option("--time", "Whether one batch is timed, for an estimate of the time.")] = True
@@ -327,9 +322,8 @@ def plan(options: PlanOptions) -> Plan:
     """
     asked = choose_probes(options.probes, options.settings)
     meta = meta_model(options, or_known=True)
-    chosen = readable_probes(meta.model, asked)
-    knows_checkpoints = bool(options.checkpoints) or meta.model.task is not None
-    n_earlier = len(checkpoints_of(meta.model, chosen, options.checkpoints)) if knows_checkpoints else None
+    chosen = readable_probes(meta.model, asked, options.checkpoints)
+    n_earlier = len(checkpoints_of(meta.model, chosen, options.checkpoints))
     optional = [each.probe.name for each in asked if not each.is_named]
     with at_most(options.batch_size):
         passes = passes_of(meta.model, chosen, options, n_earlier, optional)
@@ -339,7 +333,7 @@ def plan(options: PlanOptions) -> Plan:
     if options.is_timed:  # loading: reading the weights, and the self-check, of the model and of its checkpoints
         per_operation = seconds_per_operation(meta)
         checked = 2 * CHECKED_TOKENS * info.n_parameters * per_operation
-        loading = (1 + (n_earlier or 0)) * (meta.memory_bytes / LOADED_PER_SECOND + checked)
+        loading = (1 + n_earlier) * (meta.memory_bytes / LOADED_PER_SECOND + checked)
     is_folder = meta.is_here and info.revision is None  # and its checkpoints are folders
     of_layer = HEAD_BYTES * info.n_heads + VECTOR_BYTES * info.d_model
     steps = []
@@ -355,8 +349,7 @@ def plan(options: PlanOptions) -> Plan:
         memory=memory,
         free=free_bytes(meta.placement),
         disk=PAGE_BYTES + len(chosen) * (FINDINGS_BYTES + info.n_layers * of_layer),
-        download=meta.file_bytes * (not meta.is_here)
-        + (0 if meta.model.task or is_folder else (n_earlier or 0) * meta.file_bytes),
+        download=meta.file_bytes * ((not meta.is_here) + (0 if meta.model.task or is_folder else n_earlier)),
         loading_seconds=loading,
         notes=tuple(dict.fromkeys(note for note in (meta.note, *(p.text.note for p in passes)) if note)),
     )

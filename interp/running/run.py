@@ -1,4 +1,4 @@
-"""One run: load, check, capture once for all probes, draw, analyse, record, render."""
+"""A run: load, check, capture once for all probes, draw, analyse, record, render."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -36,14 +36,7 @@ from interp.reading.batches import at_most
 from interp.records.probe_code import code_hash
 from interp.records.record import RunRecord, waiting_for_lock, written
 from interp.records.unfinished import PARTIAL, Unfinished, refuse_unwritable
-from interp.running.checkpoints import (
-    Checkpoint,
-    Followed,
-    checkpoints_of,
-    has_checkpoints,
-    refuse_other_shape,
-    step_of,
-)
+from interp.running.checkpoints import Checkpoint, Followed, checkpoints_of, refuse_other_shape, step_of
 from interp.running.choose_probes import analysed, choose_probes, readable_probes
 from interp.running.show_tokens import refuse_unknown_prompt, token_strip
 from interp.running.spec import RunSpec
@@ -81,10 +74,10 @@ def run(options: RunOptions) -> RunRecord:
 
 @joined()
 def run_as_asked(options: RunOptions) -> RunRecord:
-    """The run of options that are made already: `run`."""
+    """`run` with its options as one object."""
     ranks = here()
     out = None if options.out is None else Path(options.out)
-    choose_probes(options.probes, options.settings)  # what is wrong with them is told before anything is loaded
+    choose_probes(options.probes, options.settings)  # refuses wrong ones before anything is loaded
     edits = resolve_edits(options.edits)
     options = replace(options, edits=edits, quiet=options.quiet or not ranks.is_first)
     if out is not None and ranks.is_first:
@@ -92,7 +85,7 @@ def run_as_asked(options: RunOptions) -> RunRecord:
     clock = _Clock()
     announce(f"loading and checking {getattr(options.model, 'name', options.model)}", options.quiet)
     with clock("load"):
-        files = files_identity(options)  # before: weights replaced from now on are of other files
+        files = files_identity(options)  # first, as files may be replaced while they are loaded
         loaded = with_lens(load_as_asked(options), options.lens)
         edits = with_donors(edits, loaded.info)
     spec, pools = specify(loaded, options)
@@ -106,17 +99,16 @@ def run_as_asked(options: RunOptions) -> RunRecord:
         ranks.agree("what was asked", spec.hash)
         ranks.agree("the fingerprint of the weights", loaded.fingerprint)
         ranks.agree("the content of the prompts", " ".join(pool.prompts.content_hash for pool in pools))
-    turn = nullcontext()
+    lock = nullcontext()
     if out is not None and ranks.is_alone:
 
         def is_same(record: RunRecord) -> bool:
-            """One with prompts shown token by token is made again."""
             of = (record.model.get("fingerprint"), record.model.get("lens"))
             is_of_model = of == (loaded.fingerprint, loaded.info.lens)
             return is_of_model and is_of_prompts(record, pools) and not options.show_tokens
 
-        turn = waiting_for_lock(out, spec.hash, f"measuring the same of {loaded.name}", is_same)
-    with at_most(options.batch_size), turn as theirs:
+        lock = waiting_for_lock(out, spec.hash, f"measuring the same of {loaded.name}", is_same)
+    with at_most(options.batch_size), lock as theirs:
         if theirs is not None:
             if options.report:
                 theirs.show()
@@ -144,7 +136,7 @@ def run_as_asked(options: RunOptions) -> RunRecord:
         if followed:
             own_step, fingerprint = step_of(loaded), loaded.fingerprint
             end = loaded if any(part.exchange_needs for part in session.followed) else None
-            del loaded  # one model in memory at a time, unless the end is exchanged with
+            del loaded  # one model in memory at a time, unless patterns are exchanged with the end
             curves, described["checkpoints"] = session.follow(followed, own_step, fingerprint, end)
             findings = {name: (findings | curves)[name] for name in spec.probes if name in findings | curves}
         processes = {} if ranks.is_alone else {"processes": ranks.size}
@@ -170,28 +162,27 @@ def run_as_asked(options: RunOptions) -> RunRecord:
 
 
 def is_of_prompts(record: RunRecord, pools: Sequence[PromptPool]) -> bool:
-    """Whether a record read just these prompts: a file of prompts may have changed under its name."""
+    """Whether a record has these prompts: a file may have changed under its name."""
     read = [record.prompts, *record.prompts.get("others", ())]
     return [prompts.get("hash") for prompts in read] == [pool.prompts.content_hash for pool in pools]
 
 
 def codes_of(pools: Sequence[PromptPool]) -> dict[str, str]:
-    """The code of every probe, by name."""
+    """The hash of the code of every probe, by name."""
     return {probe.name: code_hash(probe) for pool in pools for probe in pool.probes}
 
 
 def specify(model: Model, options: RunOptions) -> tuple[RunSpec, tuple[PromptPool, ...]]:
-    """What a run of a model is, and its prompts as the model reads them; a model without its weights will do."""
+    """The specification of a run, and its prompts as the model reads them; the model needs no weights."""
     asked = choose_probes(options.probes, options.settings)
-    is_training = bool(options.checkpoints) or has_checkpoints(model)
-    probes = readable_probes(model, [c for c in asked if c.is_named or is_training or not c.probe.follows_checkpoints])
+    probes = readable_probes(model, asked, options.checkpoints)
     pools = pools_for(model, probes, options, [c.probe.name for c in asked if not c.is_named])
     served = {probe.name for pool in pools for probe in pool.probes}
     probes = tuple(probe for probe in probes if probe.name in served)
     prompts, first = options.prompts, pools[0].prompts
     if isinstance(prompts, Path):
         prompts = str(prompts)
-    elif prompts is None:  # probes of their own sets, and wind tunnels, find theirs without a name
+    elif prompts is None:  # probes with their own sets and wind tunnels need no name
         prompts = first.name if first.is_text and not any(probe.own_prompts for probe in probes) else None
     elif not isinstance(prompts, str):
         prompts = f"{MEMORY}{first.name}"
@@ -211,7 +202,7 @@ def specify(model: Model, options: RunOptions) -> tuple[RunSpec, tuple[PromptPoo
 
 @dataclass
 class _Session:
-    """What all readings of a run share; `checks` are the proofs of its edits, `followed` what checkpoints are for."""
+    """State that all readings of a run share; `checks` are those of its edits."""
 
     spec: RunSpec
     edits: tuple[Edit, ...]
@@ -222,7 +213,7 @@ class _Session:
     followed: list[Followed] = field(default_factory=list)
 
     def refuse_misuse(self, model: Model, probes: Sequence[Probe]) -> None:
-        """Raise `UsageError` where edits do not fit the model, or a probe has its own way of changing it."""
+        """Raise `UsageError` if edits do not fit the model, or a probe edits it or follows its training."""
         edits, null = self.edits, self.spec.null
         refuse_applied(model, "a run")
         following = [probe.name for probe in probes if probe.follows_checkpoints]
@@ -247,10 +238,10 @@ class _Session:
     def measure(
         self, model: Model, pools: Sequence[PromptPool], suffix: str
     ) -> tuple[dict[str, Findings], list[dict[str, Any] | None]]:
-        """One pass over every pool, the draw by the model's own entropies, and the probes of each on it.
+        """One pass over every pool, the draw by the model's entropies, and the findings of the probes.
 
-        Where few prompts are drawn these pass once more, for the probes that read no others. Of several processes the
-        first alone analyses, and the others find nothing.
+        If few prompts are drawn, these are read again for probes that read no others. Of several processes only the
+        first analyses.
         """
         found: dict[str, Findings] = {}
         drawn = []
@@ -286,9 +277,9 @@ class _Session:
         self, model: Model, run: Run, needs: Sequence[Need], progress: Report = unheard, name: str = "",
         donor: Model | None = None, strata: np.ndarray | None = None,
     ) -> Capture:  # fmt: skip
-        """A pass over the prompts under the edits of the run, or with the patterns of a donor, proved on the first.
+        """A pass over the prompts with the edits of the run, or with the patterns of a donor, checked once.
 
-        Drawn prompts are given with the strata they were drawn from, for the bootstrap.
+        `strata` are those of drawn prompts, for the bootstrap.
         """
         window, edits = self.spec.attention_window, self.edits if donor is None else (PatternsOf(donor=donor),)
         is_proved = any(check.name == "edit donor" for check in self.checks)
@@ -305,7 +296,7 @@ class _Session:
         return replace(found, model=info, tables=tables, seed=self.spec.seed)
 
     def _read_drawn(self, model: Model, run: Run, base: Capture, probes: Sequence[Probe]) -> tuple[Run, Capture]:
-        """The prompts that `base` has drawn of a run, and what the probes need of them."""
+        """The drawn prompts of a run, and a capture of them with the needs of the probes."""
         rows = base.rows.where(base.rows["drawn"].astype(bool))
         chosen = run.take(np.unique(rows["prompt"]))
         needs = tuple(dict.fromkeys(need for probe in probes for need in probe.needs))
@@ -314,14 +305,13 @@ class _Session:
     def follow(
         self, checkpoints: Sequence[Checkpoint], own_step: int | None, fingerprint: str, end: Model | None
     ) -> tuple[dict[str, Findings], list[dict[str, Any]]]:
-        """The findings of the probes that follow checkpoints, and what these were: step, revision, fingerprint.
+        """The findings of the probes that follow checkpoints, and these: name, step, revision, fingerprint.
 
-        The weights of the end under another name (Pythia's `main` is its last step) are not read twice. Where the step
-        of the end is unknown, it is what the others are compared with and has no place among them. `fingerprint` is the
-        end's. With the model of the `end` attention patterns are exchanged with each of them.
+        `own_step` and `fingerprint` are those of the end. Its weights under another name (Pythia's `main` is its last
+        step) are not read twice; without a step it is not a point of the curve. Attention patterns are exchanged
+        between the `end`, if given, and each checkpoint.
         """
         final, known = self.followed[0].final.model, []
-        # as and where the end was loaded
         where: dict[str, Any] = {"dtype": final.dtype} if self.spec.device_map is not None else placed_alike(final)
         with self.clock("checkpoints"), reporting("checkpoints", self.spec.quiet) as progress:
             for i, each in enumerate(checkpoints):
@@ -360,10 +350,7 @@ class _Session:
         part.take(step, read, exchanged)
 
     def _conditions(self, model: Model, whole: Run, probe: Probe, base: Capture, suffix: str) -> Mapping[str, Readout]:
-        """What the probe's conditions read; edits that it asks for are proved first.
-
-        Ablations that it wants estimated are read off gradients before.
-        """
+        """The readouts of the probe's conditions, with its estimates of ablations by gradients."""
         if not probe.edits_model:
             return {}
 

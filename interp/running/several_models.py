@@ -1,7 +1,6 @@
-"""Many models, revisions or prompt sets, measured alike, one after the other: a record each, a page that compares them.
+"""Several models, revisions or prompt sets with the same options: a record each, and a page that compares them.
 
-What was measured before is not measured again, so the same call goes on where it was stopped; a model that fails is
-reported and stops nothing.
+Finished runs are not repeated, so the same call resumes; a model that fails is reported, and the others go on.
 """
 
 import traceback
@@ -28,7 +27,7 @@ from interp.system.progress import stage
 
 @dataclass(frozen=True)
 class RunOutcome:
-    """What became of one model: its record, measured now or found (`is_new` False), or in words why there is none."""
+    """The record of one model, new or found (`is_new` False), or why there is none (`failure`)."""
 
     model: str
     record: RunRecord | None
@@ -99,18 +98,18 @@ def run_many(
     """
     if not isinstance(options, RunOptions):
         options = RunOptions(**_keywords_of_all(options or {}))
-    alike = replace(options, out=out, quiet=quiet)
+    shared = replace(options, out=out, quiet=quiet)
     models = list(models) if isinstance(models, Iterable) else [models]
-    _refuse_misuse(models, revisions, prompts, alike)
-    follow = all(each.probe.follows_checkpoints for each in choose_probes(alike.probes, alike.settings))
+    _refuse_misuse(models, revisions, prompts, shared)
+    follow = all(each.probe.follows_checkpoints for each in choose_probes(shared.probes, shared.settings))
     changes: list[dict[str, Any]] = [{}]
     if revisions:
         steps = tuple(revisions)
         changes = [{"checkpoints": steps}] if follow else [{"revision": each} for each in dict.fromkeys(steps)]
     read = {each if isinstance(each, str | Path) else i: each for i, each in enumerate(prompts)}.values()
     runs = [
-        replace(alike, model=model, prompts=each, **change)
-        for model in dict.fromkeys(models) for change in changes for each in read or (alike.prompts,)
+        replace(shared, model=model, prompts=each, **change)
+        for model in dict.fromkeys(models) for change in changes for each in read or (shared.prompts,)
     ]  # fmt: skip
     named = [f"{asked.model}@{asked.revision}" if asked.revision else str(asked.model) for asked in runs]
     sets = [asked.prompts if isinstance(asked.prompts, str) else "" for asked in runs]
@@ -139,7 +138,7 @@ def _keywords_of_all(options: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _outcome(name: str, asked: RunOptions) -> RunOutcome:
-    """One model, found or measured; of what goes wrong only words are kept, so that the model can be freed."""
+    """Find or measure one model; of an error only the message is kept, so that the model can be freed."""
     try:
         spec, pools = specify(meta_model(asked).model, asked)
         files = files_identity(asked)
@@ -154,12 +153,12 @@ def _outcome(name: str, asked: RunOptions) -> RunOutcome:
         return RunOutcome(name, found or run_as_asked(asked), is_new=found is None)
     except InterpError as error:
         return RunOutcome(name, None, False, str(error))
-    except Exception:  # of any kind: it is told in full, and the other models go on
+    except Exception:  # reported in full, and the other models go on
         return RunOutcome(name, None, False, traceback.format_exc())
 
 
 def _compared(done: Sequence[tuple[RunRecord, str, str]], out: Path, quiet: bool) -> RunRecord:
-    """Several runs side by side: with the first model on the same prompts, or one model with its first set."""
+    """The comparison of runs: with the first model on the same prompts, or of one model with its first set."""
     records, models, sets = zip(*done, strict=True)
     if len({*sets}) < 2:
         return compare(records, out=out, quiet=quiet, reuse=True)

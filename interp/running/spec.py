@@ -1,4 +1,4 @@
-"""What a run was asked to do: the whole configuration, hashed, and enough to repeat it."""
+"""The specification of a run: its whole configuration, hashed, and enough to repeat it."""
 
 import json
 import pprint
@@ -27,7 +27,7 @@ _ALWAYS = (
     "model", "probes", "prompts", "revision", "dtype", "n_pool", "per_quintile", "window", "seed",
     "text_column", "chat", "bos", "attention_window", "null", "n_untrained", "edits", "checkpoints",
 )  # fmt: skip
-"""Options that are hashed at their defaults, too, as in the first records, whose hash later options leave alone."""
+"""Options that are hashed at their defaults, too, as in the first records; later ones do not change old hashes."""
 
 EDITS_FILE = "edits.json"
 """Where a record keeps the edits of its run, beside `run.json`."""
@@ -58,7 +58,7 @@ class RunSpec(RunOptions):
         return digest_of({**hashed, **REMOVED_OPTIONS})
 
     def to_json(self) -> dict[str, Any]:
-        """What a record keeps; the settings stand under their probes."""
+        """The specification as a record keeps it, with the settings under their probes."""
         probes = {name: _unusual(values, _usual(name, is_later=True)) for name, values in self.settings.items()}
         recorded = {name: getattr(self, name) for name in RECORDED if name != "settings"} | {"probes": probes}
         kept = {n: value for n, value in recorded.items() if n in _ALWAYS or value != getattr(RunOptions, n)}
@@ -68,7 +68,7 @@ class RunSpec(RunOptions):
     def from_json(cls, content: Mapping[str, Any]) -> "RunSpec":
         """The specification in a record, of this version or an older one.
 
-        Raises `RecordError` for one that no run can have been asked with.
+        Raises `RecordError` if it does not fit the types of options.
         """
         from pydantic import TypeAdapter
 
@@ -82,7 +82,7 @@ class RunSpec(RunOptions):
 
     @classmethod
     def of(cls, record: RunRecord) -> "RunSpec":
-        """The specification of a record; what was measured on rounded weights is repeated on them."""
+        """The specification of a record; a run on quantised weights is repeated on them."""
         spec = cls.from_json({"allow_quantised": bool(record.quantised), **record.spec})
         for name, value in record.spec.items():
             if name not in (*RECORDED, "command") and value != REMOVED_OPTIONS.get(name, record):
@@ -94,12 +94,12 @@ class RunSpec(RunOptions):
         return spec
 
     def on(self, asked: RunOptions, given: Mapping[str, str]) -> RunOptions:
-        """The same run where and how `asked` says: on its device, into its folder, trusting what it trusts.
+        """The same run with the device, folder and permissions of `asked`.
 
-        A setting that a probe of today has no longer is left out, with a warning that names it. `given` are the options
-        that were asked for, by flag. Raises `UsageError` where one would change the numbers.
+        Settings that a probe no longer has are left out, with a warning. `given` are the options of the command line,
+        by flag. Raises `UsageError` if one would change the numbers.
         """
-        said = {name: getattr(asked, name) for name in given}
+        changed = {name: getattr(asked, name) for name in given}
         changes = [flag for name, flag in given.items() if name in HASHED]
         if changes:
             raise UsageError(
@@ -107,20 +107,20 @@ class RunSpec(RunOptions):
                 found="the record already specifies it",
                 fix="Leave it out, or edit the command in the record.",
             )
-        said["settings"] = {name: _of_today(name, values) for name, values in self.settings.items()}
+        changed["settings"] = {name: _current(name, values) for name, values in self.settings.items()}
         for probe, values in self.settings.items():
-            for gone in values.keys() - said["settings"][probe].keys():
+            for gone in values.keys() - changed["settings"][probe].keys():
                 words = f"the record sets {probe}.{gone}={values[gone]!r}, and {probe} has no field {gone} any more"
                 warnings.warn(f"{words}: the run is made without it, and may give other numbers", stacklevel=2)
-        return RunOptions(**vars(self) | said | {n: getattr(asked, n) for n in OPTIONS if n not in RECORDED})
+        return RunOptions(**vars(self) | changed | {n: getattr(asked, n) for n in OPTIONS if n not in RECORDED})
 
     @property
     def changed(self) -> dict[str, Any]:
-        """The keywords of `interp.run` that repeat this: the model, its probes, and what is not at its default.
+        """The keywords of `interp.run` that repeat this: the model, its probes, and options that are not at defaults.
 
         The edits are those in the file beside the record.
         """
-        settings = {name: _unusual(_of_today(name, values), _usual(name)) for name, values in self.settings.items()}
+        settings = {name: _unusual(_current(name, values), _usual(name)) for name, values in self.settings.items()}
         recorded = {name: getattr(self, name) for name in RECORDED} | {
             "probes": list(self.probes),
             "settings": {name: changed for name, changed in settings.items() if changed} or None,
@@ -131,7 +131,7 @@ class RunSpec(RunOptions):
 
     @property
     def command(self) -> str:
-        """The command that repeats this run; empty for a model or prompts in memory, which no command can name."""
+        """The command that repeats this run; empty for a model or prompts in memory."""
         if self._in_memory:
             return ""
         options = [OPTIONS[name].words(value) for name, value in self.changed.items()]
@@ -139,7 +139,7 @@ class RunSpec(RunOptions):
 
     @property
     def python(self) -> str:
-        """The Python that repeats this run; what was given in memory is a variable, with a comment."""
+        """The Python code that repeats this run; an object in memory is a variable with a comment."""
         written = {name: pprint.pformat(value, width=80, sort_dicts=False) for name, value in self.changed.items()}
         values = {name: f"{value},".replace("\n", "\n    ") for name, value in written.items()}
         for name in self._in_memory:
@@ -170,7 +170,7 @@ def make_study(name: str, settings: Mapping[str, Any]) -> Study:
 
 
 def _usual(probe: str, *, is_later: bool = False) -> dict[str, Any] | None:
-    """The defaults of a probe, or those of fields that came later than it; None where it is not installed."""
+    """The defaults of a probe, or of its later fields; None if it is not installed."""
     try:
         kind = load_entry("probe", probe)
     except (InterpError, ImportError):
@@ -179,13 +179,13 @@ def _usual(probe: str, *, is_later: bool = False) -> dict[str, Any] | None:
     return {f.name: usual[f.name] for f in fields(kind) if not is_later or f.metadata == ADDED}
 
 
-def _of_today(probe: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """The parameters that the probe still has; all of them where it is not installed."""
+def _current(probe: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """The parameters that the probe still has; all if it is not installed."""
     usual = _usual(probe)
     return {name: value for name, value in parameters.items() if usual is None or name in usual}
 
 
 def _unusual(parameters: Mapping[str, Any], usual: Mapping[str, Any] | None) -> dict[str, Any]:
-    """The parameters that differ from these defaults, or have none there."""
+    """The parameters that differ from these defaults, or have no default."""
     given = json.loads(json.dumps(parameters))
     return {name: value for name, value in given.items() if not usual or name not in usual or value != usual[name]}

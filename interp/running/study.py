@@ -1,4 +1,4 @@
-"""Carrying out a study: its work, its record, its page. The study `comparison` sets records beside each other."""
+"""Running a study: its work, its record, its page. `compare` runs the study `comparison`."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -21,12 +21,11 @@ def run_study(
     is_same: Callable[[RunRecord], bool] = lambda record: True,
     quiet: bool = False,
 ) -> RunRecord:
-    """Carry out a study and leave a record and its page under `out`; `None` writes nothing but unfinished work.
+    """Run a study and write a record and its page to `out`; `None` writes only unfinished work.
 
-    Unfinished work lies in `<out>/.partial/<hash of what was asked>`, so the same call resumes it. With `reuse`
-    a finished record of it in `out` stands for it, where `is_same` says so: what was asked does not tell which weights
-    lay in a folder. Where another process is at the same study in the same folder, this one waits and returns what that
-    one leaves.
+    Unfinished work is in `<out>/.partial/<hash>`, so the same call resumes it. With `reuse` a finished record in `out`
+    is returned if `is_same` accepts it: the hash does not cover weights in a folder. If another process runs the same
+    study in the same folder, this one waits and returns its record.
     """
     home = plain_path("runs" if out is None else out)
     found = finished_record(study.hash, home, is_same) if reuse and out is not None else None
@@ -37,7 +36,7 @@ def run_study(
         if theirs is not None:
             record = theirs
         else:
-            began = time.monotonic()  # not the clock, which may be set back
+            began = time.monotonic()
             with reporting(study.name.replace("_", " "), quiet) as progress, one_thread():
                 findings = study.measure(home / PARTIAL / study.hash, progress)
             record = RunRecord(

@@ -1,7 +1,6 @@
-"""Arrays in files of the safetensors format, one each: written part by part and read where they lie.
+"""Arrays in safetensors files, one each: written in parts and memory-mapped.
 
-The library of that format takes a copy of everything that it reads, which a large capture has no memory for, and gives
-the errors of a disk no number.
+The safetensors library copies everything that it reads, and its errors of a disk have no `errno`.
 """
 
 import hashlib
@@ -18,11 +17,11 @@ _KINDS = {
 }  # fmt: skip
 _NAMES = {np.dtype(kind): name for name, kind in _KINDS.items()}
 _LENGTH = 8
-"""Bytes in front of the header, which say how long it is."""
+"""Bytes of the number before the header, its length."""
 
 
 class ArrayFile:
-    """An array that is being written: room for all of it, filled by blocks in any order."""
+    """A file of an array, to be filled in blocks in any order."""
 
     def __init__(self, path: Path, shape: tuple[int, ...], dtype: np.dtype) -> None:
         self.path, self.shape, self.dtype = path, shape, dtype.newbyteorder("<")
@@ -38,7 +37,7 @@ class ArrayFile:
             file.truncate(self.start + size)
 
     def put(self, first: tuple[int, ...], block: np.ndarray) -> None:
-        """Write a block that lies in one piece, from the entry with the leading indices `first` on."""
+        """Write a contiguous block from the entry with the leading indices `first` on."""
         strides = np.cumprod((1, *self.shape[:0:-1]))[::-1] if self.shape else np.array([])
         offset = int(np.dot(strides[: len(first)], first)) if first else 0
         with self.path.open("r+b") as file:
@@ -47,7 +46,7 @@ class ArrayFile:
 
 
 def write_array(path: Path, array: np.ndarray) -> None:
-    """Write an array, one entry of its first axis at a time. `ValueError` for numbers that the format does not have."""
+    """Write an array, one entry of its first axis at a time. `ValueError` for a dtype that the format lacks."""
     file = ArrayFile(path, array.shape, array.dtype)
     if array.ndim < 2:
         file.put((), array)
@@ -57,7 +56,7 @@ def write_array(path: Path, array: np.ndarray) -> None:
 
 
 def read_array(path: Path) -> np.ndarray:
-    """The array, which is read from the file where it is looked at; nobody can write to it.
+    """The memory-mapped, read-only array.
 
     Raises `OSError`, `SafetensorError` or `KeyError` for a file that is missing, damaged or of another kind.
     """
@@ -71,6 +70,6 @@ def read_array(path: Path) -> np.ndarray:
 
 
 def digest_of_file(path: Path) -> str:
-    """The SHA-256 of what a file holds, read piece by piece."""
+    """The SHA-256 of the content of a file."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,4 +1,4 @@
-"""What a call takes: arguments of any library as Python's own, and an answer to those that it does not take."""
+"""Arguments of public calls: values of any library as Python's own, and messages for unknown or missing ones."""
 
 from abc import ABCMeta
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -12,14 +12,14 @@ from interp.system.values import read
 
 
 def refuse_unknown_keywords(keywords: Iterable[str], known: Collection[str], of: str) -> None:
-    """Raise `UnknownName`, which names the nearest, for a keyword that the function `of` does not take."""
+    """Raise `UnknownName` for a keyword that the function `of` does not have."""
     for name in keywords:
         if name not in known:
             raise UnknownName(f"keyword of {of}", name, known, option_of(name))
 
 
 def refuse_misfit(of: str, taken: Signature, given: Sequence[Any], keywords: Mapping[str, Any]) -> None:
-    """Raise `UsageError` for a call that a signature does not take, in words."""
+    """Raise `UsageError` for arguments that do not fit a signature."""
     if not any(each.kind is each.VAR_KEYWORD for each in taken.parameters.values()):
         refuse_unknown_keywords(keywords, taken.parameters, of)
     try:
@@ -32,7 +32,7 @@ def refuse_misfit(of: str, taken: Signature, given: Sequence[Any], keywords: Map
 
 
 def answering(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Let a public function take numbers and texts of any kind, and answer for arguments that it does not take."""
+    """Let a public function take numbers of any library, and reject wrong arguments with a message."""
     taken, of = signature(function), f"interp.{function.__name__}"
 
     @wraps(function)
@@ -49,7 +49,7 @@ def answering(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class AnsweringType(ABCMeta):
-    """The type of classes whose constructors answer for arguments that they do not take."""
+    """The type of classes whose constructors reject wrong arguments with a message."""
 
     def __call__(cls, *given: Any, **keywords: Any) -> Any:
         try:

@@ -1,8 +1,7 @@
-"""Long pieces of work side by side, each in a process of one core: as threads their Python would take turns.
+"""Long pieces of work in parallel, each in a process of one core.
 
-joblib's loky starts the processes. Unlike multiprocessing it does not import the user's script again, so that this
-works from notebooks and from scripts without a guard. They stay for the next pieces, and end with the process that
-started them, however that ends.
+joblib's loky starts the processes. Unlike multiprocessing it does not import the user's script again, so this works in
+notebooks and scripts without a guard. The processes are reused, and end with their parent.
 """
 
 import os
@@ -27,12 +26,11 @@ Found = TypeVar("Found")
 def in_processes(
     work: Callable[[Item], Found], items: Sequence[Item], asked: str, at_once: int | None = None
 ) -> Iterator[tuple[int, Found]]:
-    """The number of each item, from 0, with what `work` makes of it, as it is done, by `n_workers` processes at most.
+    """The number of each item, from 0, and the result of `work`, in order of completion, by `n_workers` processes.
 
-    `at_once` stands for that number. One at a time they are done in this process, in their order. Ctrl-C and SIGTERM
-    are heard by this process alone; the others then end where they are, so that a piece has to keep on the disk what
-    is not to be lost. An error of a piece arrives as itself and ends the rest. Raises `InterpError` for what was
-    `asked` where a process is killed.
+    `at_once` limits their number; one process is this one. Only this process handles Ctrl-C and SIGTERM; the others
+    then end at once, so a piece has to save what must not be lost. An error of a piece is raised and ends the rest.
+    Raises `InterpError` if a process is killed.
     """
     n = min(at_once or n_workers(), len(items))
     if n < 2:
@@ -60,12 +58,12 @@ def _of_child(parent: int, work: Callable[[Item], Found], number: int, item: Ite
 
 @cache
 def _end_with(parent: int) -> None:
-    """Once in a child: leave Ctrl-C to the parent, and go on no longer than that does."""
+    """Once in a child: leave Ctrl-C to the parent, and end when it ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_wait_for, args=(parent,), daemon=True).start()
 
 
 def _wait_for(parent: int) -> None:
-    while os.getppid() == parent and psutil.pid_exists(parent):  # Windows keeps the number of one that is gone
+    while os.getppid() == parent and psutil.pid_exists(parent):  # on Windows the parent's id stays after its end
         time.sleep(0.5)
     os._exit(1)

@@ -1,4 +1,4 @@
-"""A short name for a configuration: of two equal ones the same, of two different ones another."""
+"""A short hash of a configuration."""
 
 import hashlib
 import json

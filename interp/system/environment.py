@@ -1,4 +1,4 @@
-"""What a run depended on: versions, machine, code revision."""
+"""The environment of a run: versions, machine, code revision."""
 
 import platform
 import subprocess

@@ -1,4 +1,4 @@
-"""A name for weights that anybody can compute again: which numbers was this measured on?"""
+"""A hash of the weights of a model."""
 
 import hashlib
 from collections.abc import Iterator
@@ -21,8 +21,8 @@ def fingerprint(module: torch.nn.Module) -> str:
 
     The digest is the SHA-256 of the tensor's bytes in row order, where each whole block of 4096 bytes is condensed to
     one 64-bit number: the sum of its 8-byte words times (2i + 1) · 0x9E3779B97F4A7C15, i the word's place, modulo 2^64.
-    The multipliers are odd, so no change of a single number can be lost; the rest behind the last whole block enters as
-    it is. A name, not a seal: it is fast because it is not made against forgery. A tied tensor counts once.
+    The multipliers are odd, so every change of a single number changes the sum; the rest after the last whole block
+    enters as it is. It is fast and does not protect against forgery. A tied tensor counts once.
     """
     lines = sorted(
         f"{name} {str(tensor.dtype).removeprefix('torch.')} {list(tensor.shape)} {_digest(tensor)}"
@@ -32,7 +32,7 @@ def fingerprint(module: torch.nn.Module) -> str:
 
 
 def each_parameter(module: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
-    """Names and values; those that accelerate keeps elsewhere are brought in one module at a time."""
+    """Names and values; offloaded ones are loaded one module at a time."""
     names = dict(module.named_parameters())
     is_offloaded = any(parameter.is_meta for parameter in names.values())
     for prefix, part in module.named_modules():
@@ -56,8 +56,7 @@ def _digest(tensor: torch.Tensor) -> str:
 
 def _condensed(blocks: torch.Tensor, multipliers: np.ndarray) -> bytes:
     """The sum over each block `[block, word]` of words times multipliers."""
-    if blocks.device.type == "cpu":
-        # Half the time of a product and a sum, and no product in memory.
+    if blocks.device.type == "cpu":  # half the time of a product and a sum, and no product in memory
         return np.einsum("bw,w->b", blocks.numpy(), multipliers).tobytes()
     on_device = torch.from_numpy(multipliers).to(blocks.device)
     parts = [(some * on_device).sum(dim=1) for some in blocks.split(_BLOCKS_AT_ONCE)]

@@ -1,9 +1,9 @@
-"""Double precision on whatever device a tensor lies: Apple's MPS has none, and what needs it goes to the CPU."""
+"""Double precision: on the CPU for devices without it, such as Apple's MPS."""
 
 import torch
 
 WITHOUT_FLOAT64 = frozenset({"mps"})
-"""Kinds of device on which PyTorch has no float64 and says so by a TypeError."""
+"""Kinds of device on which PyTorch has no float64."""
 
 
 def has_float64(device: torch.device | str) -> bool:
@@ -12,5 +12,5 @@ def has_float64(device: torch.device | str) -> bool:
 
 
 def double(x: torch.Tensor) -> torch.Tensor:
-    """`x` in float64: on its own device, on the CPU where that device has none."""
+    """`x` in float64, on the CPU if its device has none."""
     return (x if has_float64(x.device) else x.cpu()).double()

@@ -1,8 +1,5 @@
-"""Files that somebody else may have written: whatever is wrong with one becomes one error of ours, in words.
-
-A spoilt file makes a library raise any exception at all, from `zlib.error` to `RecursionError`. They are caught here
-alone, around what reads and checks a file and nothing more, and each stays the cause of what is told.
-"""
+"""Reading files that may be damaged: any exception of a library, from `zlib.error` to `RecursionError`, becomes an
+`InterpError` whose cause it is."""
 
 import json
 import os
@@ -20,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def is_file(name: str | Path) -> bool:
-    """Whether there is a file of a name that somebody gave; of one that is too long there is none."""
+    """Whether there is a file of this name; False for names that are too long."""
     return os.path.isfile(name)  # noqa: PTH113 (`Path.is_file` raises before Python 3.14)
 
 
@@ -33,7 +30,7 @@ def is_folder(name: str | Path) -> bool:
 def readable(
     asked: str, fix: str, *, found: str = "it cannot be read", error: type[InterpError] = RecordError
 ) -> Iterator[None]:
-    """Whatever goes wrong in the block is raised as `error`: `found`, and behind it what the library says."""
+    """Raise any exception of the block as `error`: `found`, and then the message of the library."""
     try:
         yield
     except InterpError:
@@ -63,13 +60,13 @@ def read_rows(source: Path | bytes) -> "pyarrow.Table":
 
 
 def read_columns(path: Path) -> "dict[str, np.ndarray]":
-    """Its columns by name; what pandas noted beside them says nothing that a damaged file could not get wrong."""
+    """The columns by name, without the metadata of pandas."""
     frame = read_rows(path).to_pandas(ignore_metadata=True)
     return {name: frame[name].to_numpy() for name in frame.columns}
 
 
 def in_words(fault: Exception) -> str:
-    """What is wrong with a file, in one line."""
+    """The message of an exception in one line."""
     from pydantic import ValidationError
 
     if isinstance(fault, ValidationError):

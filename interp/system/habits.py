@@ -1,4 +1,4 @@
-"""What people type who come from other libraries, and what is typed here: names of activations, and of options."""
+"""Names of activations, functions and options in other libraries, and what replaces them here."""
 
 from collections.abc import Mapping
 
@@ -20,7 +20,7 @@ _SITES: Mapping[str, str] = {
     "attn_out": "self_attn o_proj c_proj attn_output",
     "mlp_out": "mlp ffn feed_forward ff_out",
 }  # fmt: skip
-"""Each of our sites, and what others call it."""
+"""Sites, and their names in other libraries."""
 
 _OPTIONS: Mapping[str, str] = {
     "probe": "It is `probes` in Python, --probe in the shell.",
@@ -65,7 +65,7 @@ _FUNCTIONS: Mapping[str, str] = {
     "fit_lens": "TunedLens LogitLens lens",
     "run": "fit probe evaluate",
 }
-"""Each of our functions, and what others call it."""
+"""Functions, and their names in other libraries."""
 
 _REMARKS: Mapping[str, str] = {
     "resid": ", whose depth L is what enters layer L",
@@ -75,7 +75,7 @@ _REMARKS: Mapping[str, str] = {
 
 
 def site_of(name: str) -> str:
-    """The site that an activation of another library is, in a sentence; empty for a name that is none."""
+    """A sentence that names the site for an activation of another library, or an empty text."""
     end = name.lower().rpartition(".")[2].removeprefix("hook_")
     found = next((site for site, theirs in _SITES.items() if end in theirs.split()), "")
     if end in ("q", "k") and end != name:
@@ -86,11 +86,11 @@ def site_of(name: str) -> str:
 
 
 def function_of(name: str) -> str:
-    """The function that stands here for a name of another library, in a sentence; empty for a name that is none."""
+    """A sentence that names the function for a name of another library, or an empty text."""
     found = next((ours for ours, theirs in _FUNCTIONS.items() if name in theirs.split()), "")
     return f"Here it is interp.{found}." if found else ""
 
 
 def option_of(name: str) -> str:
-    """What stands here for an option of another library, in a sentence; empty for a name that is none."""
+    """A sentence on the replacement of an option of another library, or an empty text."""
     return _OPTIONS.get(name.lstrip("-").replace("-", "_"), "")

@@ -1,4 +1,4 @@
-"""Processes that would do the same thing into the same folder take turns, and one that died is not waited for."""
+"""Locks between processes that would do the same work in the same folder."""
 
 import sys
 import warnings
@@ -13,12 +13,11 @@ from .whole_files import make_folder
 
 @contextmanager
 def one_at_a_time(lock: Path, what: str) -> Iterator[bool]:
-    """Only one process is inside the block; others wait, and a warning says for `what`. Gives whether this one did.
+    """Let one process at a time into the block; others wait, with a warning. Yields whether this one waited.
 
-    The system holds the lock, so that it ends with its process however that ends. On file systems that have no such
-    locks (some over a network) the file of the lock is one as long as it is there; that of a process which died on
-    this machine is removed, and for another machine's the warning names the file. Raises `UsageError` where the file
-    cannot be made.
+    The system releases the lock when its process ends. On file systems without such locks (some over a network) the
+    file itself is the lock; that of a dead process of this machine is removed, and the warning names any other. Raises
+    `UsageError` if the file cannot be made.
     """
     from filelock import FileLock, Timeout
 
@@ -41,14 +40,14 @@ def one_at_a_time(lock: Path, what: str) -> Iterator[bool]:
     try:
         yield waited
     finally:
-        with suppress(OSError):  # Windows keeps a file that is open; filelock removes it there, after the release
-            if lock.stat().st_size == 0:  # a lock without the system's help holds a number, and is removed by filelock
+        with suppress(OSError):  # an open file on Windows, which filelock removes after the release
+            if lock.stat().st_size == 0:  # filelock removes a file that is itself the lock and holds a number
                 lock.unlink()
         held.release()
 
 
 def _level_of_caller() -> int:
-    """The `stacklevel` by which a warning of the function that calls this names the line that called the toolkit."""
+    """The `stacklevel` with which a warning of the calling function names the user's line."""
     ours = ("interp", "contextlib")
     level, frame = 1, sys._getframe(1)
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in ours:

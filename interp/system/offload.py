@@ -1,7 +1,6 @@
-"""Models whose weights are not all where they compute: spread over devices, or kept in main memory or on disk.
+"""Models that accelerate spreads over devices, main memory and disk.
 
-accelerate brings the weights of a module in for its forward pass and sends them away again. Whoever reads weights
-outside a pass has to ask for them the same way; until then their place is PyTorch's `meta` device, without numbers.
+Offloaded weights are on PyTorch's `meta` device, without numbers, except during the forward pass of their module.
 """
 
 from collections.abc import Iterator
@@ -13,7 +12,7 @@ import torch
 
 @contextmanager
 def brought_in(module: torch.nn.Module, *, recurse: bool = True) -> Iterator[None]:
-    """Let the weights of a module, and of all inside it, be where they compute until the block is left."""
+    """Load the offloaded weights of a module, and of its submodules, for the length of the block."""
     with ExitStack() as stack:
         for part in module.modules() if recurse else [module]:
             if hasattr(part, "_hf_hook"):
@@ -24,7 +23,7 @@ def brought_in(module: torch.nn.Module, *, recurse: bool = True) -> Iterator[Non
 
 
 def device_of(module: torch.nn.Module) -> torch.device:
-    """The device that the weights of a module, which lie in one place, compute on."""
+    """The device on which a module computes."""
     weight = next(module.parameters())
     if not weight.is_meta or not hasattr(module, "_hf_hook"):
         return weight.device

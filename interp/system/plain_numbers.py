@@ -1,4 +1,4 @@
-"""What numpy, pandas, torch and the shell give, as Python's own values: numbers, precisions, devices and paths."""
+"""Values of numpy, pandas, torch and the shell as Python's own: numbers, precisions, devices and paths."""
 
 import os
 import re
@@ -10,7 +10,7 @@ from interp.errors import UnknownName, UsageError
 
 
 def plain(value: Any) -> Any:
-    """A scalar of any of these libraries as Python's, an array as lists; anything else as it is."""
+    """A scalar of any of these libraries as Python's, an array as lists; anything else unchanged."""
     value = value.detach().cpu() if hasattr(value, "detach") else value
     return value.tolist() if hasattr(value, "tolist") else value
 
@@ -18,7 +18,7 @@ def plain(value: Any) -> Any:
 def from_0(asked: str, given: Sequence[int], n: int, has: str) -> tuple[int, ...]:
     """Numbers of layers or positions counted from 0; negative ones count from the end.
 
-    `UsageError` for one that is not there or is named twice, and for none at all.
+    Raises `UsageError` for one that does not exist or is named twice, and if there are none.
     """
     found = tuple(i % n for i in given if -n <= i < n)
     if len(found) < len(given) or len(set(found)) < len(found) or not found:
@@ -37,7 +37,7 @@ _SHORT = {
 
 
 def dtype_name(given: Any) -> str:
-    """The name of a precision that is a dtype of torch or numpy, or a short name: `bfloat16`; else `UnknownName`."""
+    """The name of a precision, `bfloat16`, from a dtype of torch or numpy or a short name; else `UnknownName`."""
     if isinstance(given, type):
         given = given.__name__
     name = str(getattr(given, "name", given)).removeprefix("torch.").lower()
@@ -48,7 +48,7 @@ def dtype_name(given: Any) -> str:
 
 
 def device_name(given: Any) -> str:
-    """The name of a device that is one of torch, or the number of a GPU; else `UsageError`."""
+    """The name of a device, from one of torch or the number of a GPU; else `UsageError`."""
     name = f"cuda:{given}" if isinstance(given, int) else str(given)
     if not re.fullmatch(r"(cpu|cuda|mps)(:(0|[1-9][0-9]?))?", name):
         fix = "Use cpu, cuda, cuda:1 ... or mps."
@@ -57,7 +57,7 @@ def device_name(given: Any) -> str:
 
 
 def path(given: str | Path) -> Path:
-    """A path; `~` is the user's folder. Raises `UsageError` for an empty name, which is no folder's."""
+    """A path; `~` is the user's folder. Raises `UsageError` for an empty name."""
     if given == "":
         fix = "Name one; the current folder is `.`."
         raise UsageError(asked="a file or folder called ''", found="the name is empty", fix=fix)

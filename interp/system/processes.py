@@ -1,11 +1,8 @@
 """Several processes on one run, as `accelerate launch -m interp run ...` or `torchrun` start them.
 
-Every process (rank) loads the model and cuts the same batches; each runs its own share of them, and what was reduced is
-joined in the order of the ranks. A batch holds the same prompts whatever the number of processes: none is cut, padded
-or repeated to even the shares out, and rows do not change. The first rank alone analyses and writes.
-
-Nothing here imports torch.distributed unless a launcher has started several processes. They talk over gloo, between
-processors: what is exchanged is small beside the passes, and lies in main memory anyway.
+Every process (rank) loads the model and cuts the same batches; each runs its share of them, and the reduced rows are
+joined in the order of the ranks, so rows do not depend on the number of processes. Only the first rank analyses and
+writes. torch.distributed, over gloo, is imported only if there are several processes.
 """
 
 import os
@@ -23,15 +20,13 @@ from .threads import during
 T = TypeVar("T")
 
 TIMEOUT = "INTERP_RANK_TIMEOUT"
-"""Environment variable: the seconds one process waits for the others before the run ends; an hour if it is not set.
-
-A process that dies ends the run at once: its connections break. The time-out is for one that hangs.
-"""
+"""Environment variable: the seconds to wait for a process that hangs; an hour by default. One that dies ends the run at
+once."""
 
 
 @dataclass(frozen=True)
 class Ranks:
-    """This process among those of the run: number `rank`, from 0, of `size`. `group` is how they talk."""
+    """This process among those of the run: number `rank`, from 0, of `size`, in the process group `group`."""
 
     rank: int = 0
     size: int = 1
@@ -46,11 +41,11 @@ class Ranks:
         return self.size == 1
 
     def share(self, n: int) -> range:
-        """This rank's part of `n` things: neighbours, in parts that differ by one at most; may be empty."""
+        """This rank's contiguous part of `n` things; parts differ by at most one and may be empty."""
         return range(self.rank * n // self.size, (self.rank + 1) * n // self.size)
 
     def union(self, mine: T) -> list[T]:
-        """What every rank brings, in their order; all ranks have to ask."""
+        """The values of all ranks, in their order; all ranks have to call this."""
         if self.is_alone:
             return [mine]
         import torch.distributed as dist
@@ -67,12 +62,12 @@ class Ranks:
         return everybodys
 
     def of_first(self, mine: T) -> T:
-        """What the first rank brings; all ranks have to ask."""
+        """The value of the first rank; all ranks have to call this."""
         found: list[Any] = self.union(mine if self.is_first else None)
         return found[0]
 
     def agree(self, what: str, mine: str) -> None:
-        """Raise `UsageError` where the ranks do not have the same; all ranks have to ask."""
+        """Raise `UsageError` if the values of the ranks differ; all ranks have to call this."""
         everybodys = self.union(mine)
         other = next((rank for rank, theirs in enumerate(everybodys) if theirs != everybodys[0]), None)
         if other is not None:
@@ -90,22 +85,22 @@ _HERE: ContextVar[Ranks] = ContextVar("ranks", default=ALONE)
 
 
 def here() -> Ranks:
-    """The ranks of the run that is going on in this thread; one alone outside a run."""
+    """The ranks of the run in this thread; a single one outside a run."""
     return _HERE.get()
 
 
 def n_started() -> int:
-    """How many processes a launcher has started for this program; 1 without one."""
+    """The number of processes that a launcher has started; 1 without one."""
     return int(os.environ.get("WORLD_SIZE") or 1)
 
 
 def is_first_started() -> bool:
-    """Whether this process is the one that speaks: the first that a launcher started, or the only one."""
+    """Whether this process prints: the first that a launcher started, or the only one."""
     return n_started() == 1 or int(os.environ.get("RANK") or 0) == 0
 
 
 def name_of_process() -> str:
-    """` (process 2 of 4)` for messages; nothing where there is one."""
+    """` (process 2 of 4)` for messages; empty if there is one process."""
     rank = int(os.environ.get("RANK") or 0)
     return "" if n_started() == 1 else f" (process {rank + 1} of {n_started()})"
 
@@ -117,9 +112,9 @@ def local_rank() -> int:
 
 @contextmanager
 def joined() -> Iterator[Ranks]:
-    """The ranks that a launcher has started, talking to one another until the block, which all enter, is left.
+    """Connect the ranks that a launcher has started for the length of the block, which all have to enter.
 
-    Without a launcher, and inside another such block, everything stays as it is.
+    Without a launcher, and inside another such block, this does nothing.
     """
     if n_started() == 1 or not here().is_alone:
         yield here()

@@ -1,7 +1,6 @@
-"""How a run says how far it is: a bar with the time left on a terminal or in a notebook, plain lines in a log.
+"""Progress of a run on standard error: a bar with the time left on a terminal or in a notebook, plain lines in a log.
 
-Everything goes to standard error, so that standard output stays what the caller asked for. Stages lie in one another:
-what is said inside `stage("run 2 of 5")` begins with these words, and a log has a line in ten seconds over all of it.
+Inside `stage("run 2 of 5")` messages begin with these words, and a log has at most a line in ten seconds.
 """
 
 import math
@@ -20,27 +19,27 @@ Report = Callable[[int, int], None]
 
 
 def unheard(done: int, total: int) -> None:
-    """The report of a work that nobody follows."""
+    """A report that prints nothing."""
 
 
 def part_of(report: Report, total: int, before: int = 0) -> Report:
-    """What a piece of a work of `total` things reports by, `before` of which are done when it begins."""
+    """The report of a part of `total` things, `before` of which are done when it begins."""
     return lambda done, _: report(before + done, total)
 
 
 @dataclass
 class _Stage:
-    """Which piece of a longer work is being done, in words, and when a line of it was last said, or it began."""
+    """The name of a stage, and the time of its last line, or of its beginning."""
 
     name: str
-    said: float
+    last_line: float
 
 
 _STAGE: ContextVar[_Stage | None] = ContextVar("stage", default=None)
 
 
 def stage(name: str) -> AbstractContextManager[None]:
-    """What is said inside the block begins with this name (`run 2 of 5`), after the names of the stages around it."""
+    """Begin messages inside the block with this name (`run 2 of 5`), after the names of the stages around it."""
     return during(_STAGE, _Stage(_in_stage(name), time.monotonic()))
 
 
@@ -50,7 +49,7 @@ def _in_stage(what: str) -> str:
 
 
 def announce(what: str, quiet: bool = False) -> None:
-    """Say on standard error what comes next and takes a while without a count; `quiet` says nothing."""
+    """Print what comes next and takes a while without a count, unless `quiet`."""
     if not quiet:
         print(_in_stage(what), file=sys.stderr, flush=True)
 
@@ -60,7 +59,7 @@ _SECONDS_BETWEEN_LINES = 10.0
 
 @contextmanager
 def reporting(what: str, quiet: bool = False) -> Iterator[Report]:
-    """A reporter of progress on `what` for the length of the block; `quiet` says nothing."""
+    """A reporter of progress on `what` for the length of the block; with `quiet` it prints nothing."""
     if quiet:
         yield unheard
     elif sys.stderr.isatty() or _in_notebook():
@@ -97,16 +96,13 @@ def _bar(what: str) -> Iterator[Report]:
 
 
 class _Pace:
-    """How long the rest will take by what was done since the first report: before it came what is done once.
-
-    Where less is done than before, a new count has begun.
-    """
+    """The time left, by the pace since the first report, or since the count began again."""
 
     def __init__(self) -> None:
         self._first, self._last = (0.0, 0.0), math.inf
 
     def left(self, share: float) -> str:
-        """The time left in words, `share` of the work being done; nothing where that cannot be said."""
+        """The time left in words when `share` of the work is done; empty if unknown."""
         now = time.monotonic()
         if share < self._last:
             self._first = now, share
@@ -118,19 +114,16 @@ class _Pace:
 
 
 def _lines(what: str, around: _Stage | None) -> Report:
-    """One line at the start, at most one every ten seconds, and one at the end; inside a stage the second alone.
-
-    So a log of a thousand short runs has no line for every part of each.
-    """
+    """Print a line at the start, at most one every ten seconds, and one at the end; inside a stage only the second."""
     began, pace, paced = time.monotonic(), _Pace(), around or _Stage(what, -math.inf)
 
     def report(done: int, total: int) -> None:
         now = time.monotonic()
         left = pace.left(done / total)
         is_end = done >= total and around is None
-        if now - paced.said < _SECONDS_BETWEEN_LINES and not is_end:
+        if now - paced.last_line < _SECONDS_BETWEEN_LINES and not is_end:
             return
-        paced.said = now
+        paced.last_line = now
         parts = f"{what}: {done} of {total} after {now - began:.0f} s", left
         print(", ".join(filter(None, parts)), file=sys.stderr, flush=True)
 

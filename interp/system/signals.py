@@ -1,8 +1,7 @@
-"""A program that is told to stop: it ends between two things and not in the middle of one, says what it has kept, soon.
+"""Ctrl-C (SIGINT) and SIGTERM on the command line.
 
-The command line listens for Ctrl-C (SIGINT) and SIGTERM. Either raises `Stopped` as soon as nothing is half done (see
-`whole`); who keeps unfinished work writes it down then. What lasts longer than `SECONDS_TO_END` is ended where it is,
-be it inside a library that does not listen, and what was kept last stands.
+Either raises `Stopped` outside of blocks that must not be cut (`whole`), so that unfinished work is saved. A process
+that takes longer than `SECONDS_TO_END` is ended, even inside a library, and the last saved work stays.
 """
 
 import os
@@ -17,11 +16,11 @@ from dataclasses import dataclass
 from types import FrameType
 
 SECONDS_TO_END = 1.2
-"""From the signal to the end of the process, whatever it is doing."""
+"""From the signal to the end of the process."""
 
 
 class Stopped(BaseException):
-    """The user, or the system, wants the program to end. Not an `Exception`: nothing that goes on after faults does."""
+    """The program has to end. Not an `Exception`, so that no handler of errors continues."""
 
     def __init__(self, signum: int) -> None:
         super().__init__(signum)
@@ -30,8 +29,8 @@ class Stopped(BaseException):
 
 @dataclass
 class _State:
-    """Of this process: how many blocks are not to be cut, the signal that waits for them, the one that ends it, and
-    what is kept in words."""
+    """Of this process: the number of blocks that must not be cut, the signal that waits for them, the one that ends it,
+    and a description of the saved work."""
 
     n_whole: int = 0
     waiting: int | None = None
@@ -45,7 +44,7 @@ _leaving = threading.Lock()
 
 @contextmanager
 def whole() -> Iterator[None]:
-    """Let the block come to its end before the program is stopped: what it changes is never left half changed."""
+    """Let the block end before the program is stopped."""
     _here.n_whole += 1
     try:
         yield
@@ -56,16 +55,15 @@ def whole() -> Iterator[None]:
 
 
 def remember(kept: str) -> None:
-    """Note in words what lies on the disk of the work that is going on, to be told if it is stopped; "" for nothing."""
+    """Set the description of the saved work, which is printed if the program is stopped."""
     _here.kept = kept
 
 
 @contextmanager
 def handling_signals() -> Iterator[None]:
-    """Inside the block SIGINT and SIGTERM end the program in the way described above; in the main thread alone.
+    """Let SIGINT and SIGTERM end the program inside the block, with exit code 128 plus the number of the signal.
 
-    A signal that is ignored stays so (`nohup`). A block that was stopped is not left: the process ends with 128 plus
-    the number of the signal.
+    Only for the main thread. A signal that is ignored stays so (`nohup`).
     """
     caught = [s for s in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(s) is not signal.SIG_IGN]
     before = {s: signal.signal(s, _on_signal) for s in caught}
@@ -74,14 +72,14 @@ def handling_signals() -> Iterator[None]:
     bell_before = signal.set_wakeup_fd(bell.fileno(), warn_on_full_buffer=False)
     watcher = threading.Thread(target=_watch, args=(ear, caught), daemon=True)
     watcher.start()
-    report = sys.unraisablehook  # what a library's `__del__` makes of a stop is no fault: `_watch` carries that out
+    report = sys.unraisablehook  # silences a stop inside a library's `__del__`; `_watch` ends the process
     sys.unraisablehook = lambda fault: report(fault) if _here.ending is None else None
     try:
         yield
     except (Stopped, Exception):
         if _here.ending is None:
             raise
-        _leave(128 + _here.ending)  # also where a library, cut in two, raises an error of its own in place of the stop
+        _leave(128 + _here.ending)  # also if a library raises an error of its own because of the stop
     finally:
         sys.unraisablehook = report
         signal.set_wakeup_fd(bell_before)
@@ -105,7 +103,7 @@ def _end(signum: int) -> None:
 
 
 def _watch(ear: socket.socket, caught: Sequence[int]) -> None:
-    """In a thread of its own: the bell rings at the signal itself, even while the main thread is deep in a library."""
+    """Run in a thread, which the signal wakes even while the main thread is inside a library."""
     while rung := ear.recv(1):
         if rung[0] in caught:
             time.sleep(SECONDS_TO_END)
@@ -113,7 +111,7 @@ def _watch(ear: socket.socket, caught: Sequence[int]) -> None:
 
 
 def _leave(exit_code: int) -> None:
-    """Say what was kept and end, without waiting for threads of libraries."""
+    """Print what was saved and end, without waiting for threads of libraries."""
     from interp.system.processes import name_of_process
 
     _leaving.acquire()  # for good: one of the two threads says it
@@ -122,7 +120,7 @@ def _leave(exit_code: int) -> None:
         if _here.kept
         else "nothing was saved; the same command starts over"
     )
-    with suppress(OSError, ValueError):  # whoever listened may be gone
+    with suppress(OSError, ValueError):  # the reader may be gone
         print(f"interp{name_of_process()}: stopped: {end}", file=sys.stderr, flush=True)
         sys.stdout.flush()
     os._exit(exit_code)

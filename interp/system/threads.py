@@ -1,7 +1,4 @@
-"""Work of many small steps goes on one thread: more would wait for one another. Separate pieces go side by side.
-
-Passes take as many threads as a block of theirs is worth; the numbers change by rounding alone.
-"""
+"""Threads: one for work of many small steps, several for separate pieces, and as many as a block of a pass is worth."""
 
 import os
 from collections.abc import Callable, Iterable, Iterator
@@ -16,22 +13,20 @@ Item = TypeVar("Item")
 Found = TypeVar("Found")
 
 AT_ONCE = 4
-"""Pieces of an analysis that go side by side at most: each holds copies of its rows, and their Python takes turns."""
+"""Most pieces of an analysis that run in parallel: each holds copies of its rows."""
 
 PER_THREAD = 10**9
-"""Operations of a block of a pass (multiplications and additions) that are worth a thread: some 20 ms of one core.
-
-Threads meet several times in a block. Where a core is busy with other work, each time costs milliseconds.
-"""
+"""Multiplications and additions of a block that are worth a thread: some 20 ms of one core. Threads synchronise several
+times in a block, which takes milliseconds on a busy machine."""
 
 OWN_SETTING = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
-"""Where a user says in the environment how many threads there are to be; that stands, whatever the work."""
+"""Environment variables in which a user sets the number of threads, which is then not changed."""
 
 _OUTSIDE: ContextVar[int | None] = ContextVar("threads outside of one_thread", default=None)
 
 
 def threads_worth(n_operations: int) -> int:
-    """How many threads of torch a block of so many operations is worth, of those that it may use."""
+    """The number of torch threads that a block of so many operations is worth, at most those allowed."""
     import torch
 
     allowed = torch.get_num_threads()
@@ -41,7 +36,7 @@ def threads_worth(n_operations: int) -> int:
 
 @contextmanager
 def during(variable: ContextVar[Item], value: Item) -> Iterator[None]:
-    """A value that a variable of this thread has for the length of the block."""
+    """Set a context variable for the length of the block."""
     token = variable.set(value)
     try:
         yield
@@ -51,7 +46,7 @@ def during(variable: ContextVar[Item], value: Item) -> Iterator[None]:
 
 @contextmanager
 def torch_on(n_threads: int) -> Iterator[None]:
-    """torch on so many threads for the length of the block."""
+    """Limit torch to so many threads for the length of the block."""
     import torch
 
     allowed = torch.get_num_threads()
@@ -63,29 +58,28 @@ def torch_on(n_threads: int) -> Iterator[None]:
 
 
 def blas_on_one_thread() -> AbstractContextManager[object]:
-    """The linear algebra of numpy on one thread for the length of the block; torch is left as it is."""
+    """Limit the linear algebra of numpy to one thread for the length of the block."""
     return threadpool_limits(1, user_api="blas")
 
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """torch and the linear algebra of numpy on one thread for the length of the block."""
+    """Limit torch and the linear algebra of numpy to one thread for the length of the block."""
     with during(_OUTSIDE, n_workers()), torch_on(1), blas_on_one_thread():
         yield
 
 
 def n_workers() -> int:
-    """How many pieces of such work may go side by side: as many as torch may use threads outside of the block."""
+    """The number of pieces that may run in parallel: the threads of torch outside of `one_thread`."""
     import torch
 
     return _OUTSIDE.get() or torch.get_num_threads()
 
 
 def side_by_side(work: Callable[[Item], Found], items: Iterable[Item], at_once: int = AT_ONCE) -> list[Found]:
-    """What `work` makes of each item, in their order, by up to `at_once` of `n_workers` threads of one core each.
+    """The results of `work` on each item, in order, by up to `at_once` of `n_workers` threads of one core each.
 
-    For pieces that share nothing they change and spend their time in numpy or torch, where others run meanwhile.
-    Work inside such a piece is not spread any further.
+    For independent pieces that spend their time in numpy or torch. Work inside a piece runs on its thread.
     """
     with one_thread():
         n = min(at_once, n_workers())
@@ -96,7 +90,7 @@ def side_by_side(work: Callable[[Item], Found], items: Iterable[Item], at_once: 
 
 
 def _alone() -> None:
-    """A new thread is one core's, whatever it calls."""
+    """Limit a new thread to one core."""
     import torch
 
     torch.set_num_threads(1)

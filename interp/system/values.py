@@ -1,7 +1,4 @@
-"""A value as the type that is declared for it: numbers of any library as Python's, texts as the command line has them.
-
-Options of a run, fields of probes and studies, and arguments of public functions are all read here.
-"""
+"""Conversion of values to their annotated type: options, fields of probes and studies, arguments of functions."""
 
 import json
 import re
@@ -24,17 +21,16 @@ _MAKERS = {
     "Mapping": "Give a dictionary; of settings {'manifold': {'scaling': 'zscored'}}.",
     "ndarray": "Give numbers in lists of equal length, or an array.",
 }
-"""What gives an object, where no other will do."""
+"""How to make the objects that an annotation requires."""
 
 
 def read(asked: str, hint: Any, value: Any, *, from_words: bool = True) -> Any:
-    """A value as its annotation has it.
+    """A value converted to its annotation.
 
-    A text is read as the type: `none`, `true`, parts between commas (semicolons between tuples) or a JSON list. One
-    text or number serves where several are taken; in a path, `~` is the user's folder. What is annotated otherwise
-    (arrays, unions of objects) stays as it is, for the function to judge. Without `from_words` a text is nothing but a
-    text, and an array becomes one of real numbers. `UsageError` for what was `asked` where the value does not fit,
-    `UnknownName` where it is none of the known words.
+    A text is parsed as the type: `none`, `true`, parts between commas (semicolons between tuples) or a JSON list. One
+    text or number may stand for a list of one; in a path, `~` is the user's folder. Values with other annotations
+    (unions of objects) are unchanged. Without `from_words` texts are not parsed, and an array becomes one of real
+    numbers. Raises `UsageError` if the value does not fit, `UnknownName` if it is none of the words of a `Literal`.
     """
     kinds = alternatives(hint)
     if Path not in kinds:
@@ -61,13 +57,13 @@ def read(asked: str, hint: Any, value: Any, *, from_words: bool = True) -> Any:
 
 
 def half_character(text: str) -> str:
-    """What a text holds that UTF-8 does not, in words; empty where there is nothing."""
+    """A description of half a surrogate pair in a text, which UTF-8 does not allow, or an empty text."""
     half = re.search(r"[\ud800-\udfff]", text)
     return f"half a surrogate pair at character {half.start()}, which is no character" if half else ""
 
 
 def refuse_half_character(asked: str, value: Any) -> None:
-    """Raise `UsageError` for a text (or the path of a model) that records, which are UTF-8, cannot keep."""
+    """Raise `UsageError` for a text or path that is not UTF-8, as records are."""
     if isinstance(value, str | Path) and (found := half_character(str(value))):
         fix = "Write UTF-8; rename a file of such a name."
         raise UsageError(asked=f"{asked} = {value!r:.60}", found=f"it holds {found}", fix=fix)
@@ -75,7 +71,7 @@ def refuse_half_character(asked: str, value: Any) -> None:
 
 @cache
 def alternatives(hint: Any) -> list[Any]:
-    """The types and the words that an annotation allows, `None` first."""
+    """The types and the words of a `Literal` that an annotation allows, `None` first."""
     origin = get_origin(hint)
     if origin is Literal:
         return [*get_args(hint)]
@@ -86,19 +82,19 @@ def alternatives(hint: Any) -> list[Any]:
 
 
 def _is_word(kind: Any) -> bool:
-    """Whether it is one of the words (or numbers) of a `Literal`, not a type."""
+    """Whether it is a value of a `Literal`, not a type."""
     return isinstance(kind, str | int)
 
 
 def _shown(kind: Any) -> str:
-    """A type, or a word, as a message names it."""
+    """A type or a word in a message."""
     if get_origin(kind) is tuple:
         return _WORDS.get(get_args(kind)[0], "a value").removeprefix("a ") + "s"
     return str(kind) if _is_word(kind) else _WORDS.get(kind, "a value")
 
 
 def _fit(asked: str, kind: Any, value: Any, from_words: bool) -> Any:
-    """`value` as one alternative of a type; `TypeError` or `ValueError` where it does not fit."""
+    """`value` converted to one alternative of a type; raises `TypeError` or `ValueError` if it does not fit."""
     origin, inner = get_origin(kind), get_args(kind)[:1]
     if not from_words:
         if isinstance(value, str | bytes) and (origin is tuple or kind in (bool, int, float)):
@@ -136,8 +132,8 @@ def _fit(asked: str, kind: Any, value: Any, from_words: bool) -> Any:
 
 
 def _array(value: Any) -> Any:
-    """An array of real numbers; one of numpy stays as it is."""
-    import numpy as np  # which the command line does without until it runs
+    """An array of real numbers; one of numpy is unchanged."""
+    import numpy as np  # late, for a fast start of the command line
 
     if isinstance(value, np.ndarray) and value.dtype.kind in "iuf":
         return value
@@ -148,7 +144,7 @@ def _array(value: Any) -> Any:
 
 
 def _entries(value: Any, separator: str) -> Sequence[Any]:
-    """What a tuple holds: of a text its parts, nothing of `none`, or the entries of a JSON list; one value is one."""
+    """The entries of a tuple: parts of a text, none of `none`, the entries of a JSON list, or the single value."""
     if isinstance(value, str):
         if value.startswith("["):
             return json.loads(value)

@@ -1,11 +1,8 @@
-"""A file or folder is there whole or not at all, whatever stops the program that writes it, a power cut included.
+"""Atomic writing of files and folders, also under a power cut.
 
-What is written goes into a draft, in a hidden folder beside its place. The draft is brought to the disk (`fsync`),
-takes its place by a rename, and the folder that now names it is brought to the disk too: without the first a power cut
-may leave an empty file under the new name, without the second the name may be gone.
-
-What is removed from a folder of the user's was made here: a hidden folder has a name that nobody else chooses and a
-mark inside, kept work has names that its owner tells, and a file is replaced only where `is_ours` knows it.
+A draft in a hidden folder beside the target is synced (`fsync`) and renamed, and then its folder is synced: without the
+first a power cut may leave an empty file, without the second no file. Only files of interp are removed or replaced: a
+hidden folder has a unique name and a mark inside, and files are recognised by name or by `is_ours`.
 """
 
 import errno
@@ -25,41 +22,41 @@ from interp.errors import RecordError
 
 _HIDDEN = re.compile(r"\.interp-[0-9a-f]{32}\.writing")
 _MARK = ".made-by-interp"
-"""What a hidden folder of ours is called, and the file in it that says so."""
+"""The name of a hidden folder, and the file in it that marks it."""
 
 LONGEST_NAME = 255
 """Bytes of the name of a file or folder, on every usual file system."""
 
 _PORTABLE = re.compile(r"\w([\w. -]*[\w-])?")
-"""A name of characters that every system takes in names of files."""
+"""A name of characters that every system allows in file names."""
 
 _LONGEST_PART = 100
-"""Bytes of a user's own name in the name of a file, which has other parts."""
+"""Bytes of a user's name in a file name, which has other parts."""
 
 _ABANDONED = 24 * 3600
-"""Seconds without a change after which a hidden folder belongs to nobody: the process that wrote it was killed."""
+"""Seconds without a change after which a hidden folder is abandoned."""
 
 _AGAIN = 10
-"""Times that a folder is made, where others remove empty ones above it."""
+"""Attempts to make a folder while other processes remove empty ones above it."""
 
 _NEVER_SYNCED = {errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP}
-"""What file systems answer that cannot bring something to the disk: some over a network, and some in memory."""
+"""Errors of file systems that cannot sync: some over a network, and some in memory."""
 
 _FAULTS = (
     "ENOSPC", "EDQUOT", "EROFS", "EACCES", "EPERM", "ENAMETOOLONG", "EIO", "EFBIG", "ESTALE", "EMFILE", "ENFILE",
 )  # fmt: skip
 FAULTS = {getattr(errno, name) for name in _FAULTS if hasattr(errno, name)}
-"""What a system answers that no program of ours can mend: the user can."""
+"""Errors of the system that only the user can correct."""
 
 _FIX = "Check free space and permissions there, or choose another folder."
 
 TAKEN, ELSEWHERE = "a file or folder of this name exists", "Choose another name, or move the old one away."
-"""What is found where a name is taken, and what to do."""
+"""The message for a name that is taken."""
 
 
 @contextmanager
 def telling(asked: str, fix: str = _FIX) -> Iterator[None]:
-    """An `OSError` of the block becomes a `RecordError`, in words."""
+    """Raise an `OSError` of the block as a `RecordError`."""
     try:
         yield
     except OSError as error:
@@ -70,11 +67,10 @@ def telling(asked: str, fix: str = _FIX) -> Iterator[None]:
 
 @contextmanager
 def writing(path: Path, is_ours: Callable[[Path], bool] = lambda path: True) -> Iterator[Path]:
-    """A draft that becomes the file or folder at the end of the block; a block that failed leaves nothing.
+    """Yield a draft that becomes the file or folder at the end of the block; a block that fails leaves nothing.
 
-    A file takes the place of one that was there and `is_ours`; for another, and for a folder, this is a
-    `FileExistsError`. Whoever writes the same file at the same time has a draft of its own, and the last one stays.
-    Missing folders above are made.
+    A file replaces an existing one if `is_ours`; else, and for a folder, `FileExistsError` is raised. If several
+    processes write the same file, the last one stays. Missing parent folders are made.
     """
     if path.is_file() and not is_ours(path):
         raise FileExistsError(errno.EEXIST, "interp did not write the file of this name; move it away", str(path))
@@ -84,7 +80,7 @@ def writing(path: Path, is_ours: Callable[[Path], bool] = lambda path: True) -> 
 
 
 def begins_with(words: str) -> Callable[[Path], bool]:
-    """Whether a file begins so: what `writing` asks of one that it replaces."""
+    """A test for `writing`: whether a file begins with these words."""
 
     def is_so(path: Path) -> bool:
         with path.open(encoding="utf-8", errors="replace") as file:
@@ -95,7 +91,7 @@ def begins_with(words: str) -> Callable[[Path], bool]:
 
 @contextmanager
 def hidden_folder(beside: Path) -> Iterator[Path]:
-    """A folder for the time of the block; those that killed processes left there long ago are removed."""
+    """A temporary folder for the length of the block; abandoned ones there are removed."""
     make_folder(beside)
     for left in beside.glob(".interp-*"):
         with suppress(OSError):  # another process may be removing it
@@ -112,14 +108,14 @@ def hidden_folder(beside: Path) -> Iterator[Path]:
 
 
 def is_hidden(path: Path) -> bool:
-    """Whether this is a hidden folder of ours: of a write that goes on, or that was cut off."""
+    """Whether this is a folder of `hidden_folder`."""
     if _HIDDEN.fullmatch(path.name) is None or path.is_symlink() or not path.is_dir():
         return False
     return (path / _MARK).is_file() or not any(path.iterdir())
 
 
 def remove_kept(folder: Path, names: str) -> None:
-    """Remove the files of a folder that are called so, from end to end, and then the folder where nothing is left."""
+    """Remove the files of a folder whose whole name matches `names`, and then the folder if it is empty."""
     with suppress(OSError):  # never made, or another process has just removed it
         for path in [*folder.iterdir()]:
             if is_hidden(path):
@@ -130,16 +126,16 @@ def remove_kept(folder: Path, names: str) -> None:
 
 
 def remove_empty(folder: Path) -> None:
-    """Remove a folder, unless something is in it or another process was first."""
+    """Remove a folder if it is empty."""
     with suppress(OSError):
         folder.rmdir()
 
 
 def file_names(names: Iterable[str]) -> dict[str, str]:
-    """Each name as a part of file names that every system takes, no two alike where case does not count.
+    """Each name as a part of file names that every system allows, unique if case is ignored.
 
-    A name is itself unless it has other characters than letters, digits, `_`, `-`, `.` and blanks, is longer than 100
-    bytes, or differs from another in case only: then it is what can be kept of it, and a digest.
+    A name is unchanged unless it has characters other than letters, digits, `_`, `-`, `.` and blanks, is longer than
+    100 bytes, or differs from another only in case: then it is shortened, with a digest.
     """
     found = dict.fromkeys(names, "")
     n_alike = Counter(name.casefold() for name in found)
@@ -153,12 +149,12 @@ def file_names(names: Iterable[str]) -> dict[str, str]:
 
 
 def shortened(name: str, n_bytes: int = _LONGEST_PART) -> str:
-    """As much of the beginning of a name as so many bytes hold."""
+    """The beginning of a name, in at most `n_bytes` of UTF-8."""
     return name.encode("utf-8")[:n_bytes].decode("utf-8", errors="ignore")
 
 
 def move(source: Path, target: Path) -> None:
-    """Rename a file or folder, whole: all of it is on the disk before, its name after, and no draft comes along."""
+    """Rename a file or folder without its hidden folders; sync it before, and its folder after."""
     for draft in filter(is_hidden, [*source.rglob(".interp-*")]):
         shutil.rmtree(draft, ignore_errors=True)
     bring_to_disk(source)
@@ -177,13 +173,13 @@ def move(source: Path, target: Path) -> None:
 
 
 def bring_to_disk(path: Path) -> None:
-    """Wait until a file, or a folder with everything in it, would survive a power cut."""
+    """Sync a file, or a folder with its content."""
     for part in (*path.rglob("*"), path):
         _sync(part)
 
 
 def make_folder(folder: Path) -> None:
-    """Make a folder and those above it, and bring their names to the disk."""
+    """Make a folder and its missing parents, and sync them."""
     for attempt in range(_AGAIN):
         missing = [above for above in (folder, *folder.parents) if not above.exists()]
         try:

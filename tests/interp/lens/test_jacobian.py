@@ -67,7 +67,7 @@ def autograd_jacobian(model, ids, depth, valid):
 def exact(model, ids, valid, repeat=16):
     batch = make_batch(ids, np.arange(len(ids)), model.input_device)
     eye = torch.eye(model.info.d_model)
-    return pulled_back(stream_of(model, batch, repeat=repeat), valid.mask(batch), eye, repeat, valid.horizon)
+    return pulled_back(stream_of(model, batch.repeated(repeat)), valid.mask(batch), eye, repeat, valid.horizon)
 
 
 @pytest.mark.parametrize("family", quick(["llama", "gpt2", "gpt_oss"], [*FAMILIES, *CONFIGS]))

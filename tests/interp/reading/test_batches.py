@@ -124,7 +124,7 @@ def test_what_depends_on_other_prompts_passes_whole_and_a_plan_counts_it(site, n
     again = [0, 1, 2, 0, 3, 1, 4, 5, 0]
     twice = replace(prompts, prompts=tuple(prompts.prompts[i] for i in again), posterior=None, belief=None)
     ids, passes = [np.array(each.token_ids) for each in twice], shapes_of_passes(model)
-    assert TokenisedSet(twice, ids, note=note).n_padded(model, 2048, [Need(site)]) == n * len(ids[0])
+    assert TokenisedSet(twice, ids, note=note).n_padded(model, [Need(site)]) == n * len(ids[0])
     if not note:
         capture(model, twice, ids, [Need(site)])
         assert passes[-1][0] == n

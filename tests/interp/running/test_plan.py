@@ -318,3 +318,14 @@ def test_an_alias_is_planned_without_the_hub(name, tmp_path, use_cache):
     assert "HF_HUB_OFFLINE is set" in said and "the tokenizer is not at hand" in said
     with pytest.raises(InterpError, match="HF_HUB_OFFLINE is set"):
         plan(model="someone/unknown", is_timed=False)
+
+
+def test_a_plan_has_the_checkpoints_of_the_run_without_the_hub(tmp_path, use_cache):
+    use_cache(tmp_path)
+    steps = ["step1", "step512", "step1000"]
+    found = plan(model="pythia-70m", probes="dynamics", n_pool=5, checkpoints=steps, is_timed=False)
+    assert found.steps[-1].what.startswith("checkpoints of dynamics") and found.steps[-1].n >= 1 + len(steps)
+    assert found.download == (1 + len(steps)) * found.memory.weights // 2  # the end stays in memory
+    assert "dynamics" not in plan(model="pythia-70m", probes="everything", n_pool=5, is_timed=False).probes
+    with pytest.raises(UsageError, match="needs 3 checkpoints or more"):
+        plan(model="pythia-70m", probes="dynamics", n_pool=5, is_timed=False)
