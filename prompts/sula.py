@@ -165,9 +165,9 @@ def _choose_words(
         carriers = CARRIERS[carriers].split()
     *usable, mask = equally_long(tokenizer, list(carriers))
     if labels is None:
-        first, second, third, fourth, fifth = find_labels(tokenizer, 5)
-        if neutral is not None:
-            (fifth,) = as_labels(tokenizer, [neutral])
+        found = find_labels(tokenizer, 5)
+        (fifth,) = as_labels(tokenizer, [neutral]) if neutral is not None else found[4:]
+        first, second, third, fourth = [label for label in found if label.token_id != fifth.token_id][:4]
     else:
         given = [word for pair in labels for word in pair]
         if len(labels) != 2 or len(given) != 4 or neutral is None:

@@ -184,12 +184,13 @@ READERS: dict[str, Callable[[Path, bytes, str], list[PromptRow]]] = {
 
 
 def piped_rows(content: bytes, text_column: str) -> list[PromptRow]:
-    """What is piped in: JSON Lines where a line is an object, CSV where its header is, or else a text a line."""
+    """The rows of piped input: JSON Lines if a line is an object, CSV if the first line is its header, else texts."""
     pipe = Path("standard input")
     lines = [line for line in _decoded(pipe, content).split("\n") if line.strip()]
-    header = lines[0].strip().split(_separator(lines[0], text_column)) if lines else ()
     if any(re.fullmatch(r'\s*\{\s*".*\}\s*', line) for line in lines):
         return _read_jsonl(pipe, content, text_column)
-    if text_column in header and len(header) > 1:
+    header = lines[1:] if lines and _NAMED.fullmatch(lines[0].strip()) else lines
+    names = next(csv.reader(header, delimiter=_separator("\n".join(lines), text_column)), [])
+    if text_column in names and len(names) > 1:
         return _read_csv(pipe, content, text_column)
     return _read_txt(pipe, "\n".join(lines).encode(), text_column)
