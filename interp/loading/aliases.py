@@ -11,8 +11,8 @@ MEMORY = "memory:"
 class Alias:
     """A hub repository and the shape of its model; `family` is its `model_type`, `stored_as` the precision of its file.
 
-    `d_ff` is the width of feed-forward blocks; `is_tied`: embedding and unembedding are one matrix, which `n_parameters`
-    counts once; `gated`: the hub requires its conditions to be accepted first.
+    `d_ff` is the width of feed-forward blocks; `is_tied`: embedding and unembedding are one matrix, counted once in
+    `n_parameters`; `gated`: the hub requires its conditions to be accepted first.
     """
 
     hub_id: str

@@ -160,7 +160,7 @@ def rendered(template: str, tokens: Mapping[str, Any], chat: Sequence[dict[str, 
         raise PromptError(
             asked=f"{place}, as a chat",
             found=f"the chat template refuses it: {found}",
-            fix="See which roles, in which order, the template allows (`tokenizer.chat_template`), or give the texts as "
-            "they should be read.",
+            fix="See which roles, in which order, the template allows (`tokenizer.chat_template`), or give the texts "
+            "as they should be read.",
         ) from error
     return text
