@@ -126,7 +126,6 @@ class LayerGradients:
 
     @property
     def _slope(self) -> torch.Tensor | float:
-        """The derivative of capped scores by the product of query and key."""
         if self.softcap is None:
             return 1.0
         return 1 - torch.tanh(self._product(self.q, self.k) / self.softcap).square()

@@ -37,7 +37,6 @@ def cache_given(given: Mapping[str, Any]) -> Any:
 def _after_earlier(
     module: Any, key: torch.Tensor, value: torch.Tensor, given: Mapping[str, Any]
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Keys and values after those of the cache, if there is one."""
     cache = cache_given(given)
     return (key, value) if cache is None else cache.update(key, value, module.layer_idx)
 

@@ -91,7 +91,6 @@ def _contrast_block(call: AttentionCall, k_norm: torch.Tensor, positions: torch.
 
 
 def _differences(cosine: torch.Tensor, s: torch.Tensor, visible: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Means over the attended minus means over the other visible keys."""
     attended = attended_keys(torch.softmax(s / BITS_PER_NAT, dim=-1))
     unattended = visible[:, None, None] & ~attended
     cosine, s = (_mean_over(x, attended) - _mean_over(x, unattended) for x in (cosine, s))

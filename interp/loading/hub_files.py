@@ -143,7 +143,6 @@ def _refusal(hub_id: str, revision: str | None, file: str, error: Exception) -> 
 
 
 def _explained(error: Exception, file: str, page: str) -> tuple[str, str]:
-    """What went wrong, and what to do; special cases come first."""
     if isinstance(error, GatedRepoError):
         fix = f"Accept its conditions at {page}, then log in: `hf auth login` (or HF_TOKEN)."
         return "it is gated, and the hub does not let you read it", fix

@@ -214,7 +214,6 @@ def _place(model: Model, files: Collection[Path]) -> Path:
 
 
 def _code() -> str:
-    """A digest of versions and of the source of this package."""
     home = Path(__file__).parent.parent
     sources = [(str(p.relative_to(home)), p.stat().st_size, p.stat().st_mtime_ns) for p in sorted(home.rglob("*.py"))]
     return digest_of([sources, *(version(name) for name in ("interp", "torch", "transformers"))])
@@ -294,7 +293,6 @@ def _tokenizer(files: ModelFiles, config: PreTrainedConfig, tokenizer: Tokenizer
 
 
 def _given(tokenizer: Tokenizer) -> Any:
-    """The given tokenizer: an object of transformers or of `tokenizers`, or the name of its files."""
     if isinstance(tokenizer, str | Path):
         return read_tokenizer(locate(str(tokenizer)).files)
     if isinstance(tokenizer, RawTokenizer):

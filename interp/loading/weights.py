@@ -115,7 +115,6 @@ def _shards(files: ModelFiles, index: str) -> list[str]:
 
 
 def _refuse_damaged(files: ModelFiles, names: Collection[str], *, is_rounded: bool) -> None:
-    """Raise `ModelError` for truncated files, repeated tensors, and one-byte numbers without quantisation."""
     held: dict[str, str] = {}
     for file in names:
         for name, kind in _stored(files.folder / file, files).items():

@@ -102,7 +102,6 @@ def _fault(message: object) -> str | None:
 def _written(
     values: Sequence[object], tokenizer: "PreTrainedTokenizerBase | None", places: Sequence[str]
 ) -> tuple[list[list[dict[str, Any]]], list[str]]:
-    """Conversations, checked, and their texts."""
     chats = [_checked(value, where) for value, where in zip(values, places, strict=True)]
     if tokenizer is None or not tokenizer.chat_template:
         raise PromptError(

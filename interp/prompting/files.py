@@ -166,7 +166,6 @@ def _in_memory(given: Any, text_column: str) -> PromptSet | PromptTable:
 
 
 def _listed(given: Any) -> Any:
-    """The entries of a series, an array or a generator as a list of Python values."""
     for method in ("tolist", "to_list", "to_pylist"):
         if hasattr(given, method):
             return getattr(given, method)()
@@ -181,7 +180,6 @@ def _values(each: Any, text_column: str) -> dict[str, Any]:
 
 
 def _rows_of_frame(frame: Any) -> list[PromptRow]:
-    """The rows of a table of pandas, Polars or Arrow, without the index of pandas."""
     import pyarrow
 
     try:

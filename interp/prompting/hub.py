@@ -136,7 +136,6 @@ def _read_rows(where: HubName, column: str, n: int) -> tuple[list[dict[str, Any]
 
 
 def _split(where: HubName, splits: list[str]) -> str:
-    """The named split, or else `train` or the only one there is."""
     shown = ", ".join(splits)
     if where.split is None:
         if "train" in splits or len(splits) == 1:
