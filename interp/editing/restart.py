@@ -89,11 +89,11 @@ class Residuals:
         blocks = self.model.family.layer_modules(self.model.module)
         with block_hooks(self.model, {"resid"}, fed, layers={start}), ExitStack() as stack:
             for layer in {*range(start), *skipped}:
-                stack.enter_context(_handing_through(blocks[layer], self._n_returned))
+                stack.enter_context(_returning_input(blocks[layer], self._n_returned))
             yield
 
 
-def _handing_through(block: Any, n_returned: int) -> AbstractContextManager[None]:
+def _returning_input(block: Any, n_returned: int) -> AbstractContextManager[None]:
     """Let a block return its input, in a tuple of the family's size if it has one, inside the `with`."""
     usual: Callable[..., Any] = block.forward
     me = threading.get_ident()

@@ -18,7 +18,7 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from interp.errors import InterpError, ModelError, UsageError
 from interp.hooks.own_attention import attending_by, has_own_attention
 from interp.hooks.pattern import BLOCK, AttentionCall, pattern_rows, visible_keys
-from interp.hooks.ropes import rotating_afresh
+from interp.hooks.ropes import resetting_ropes
 from interp.hooks.state import as_described, refuse_mode
 from interp.model import Model
 
@@ -144,7 +144,7 @@ def listening(model: Model, *listeners: Listener, ours: Ours | None = None) -> I
             for layer, module in modules.items():
                 _LISTENERS[module] = [*_LISTENERS.get(module, ()), *((layer, ours, each) for each in listeners)]
         try:
-            with attention_function(model, ATTENTION), rotating_afresh(model):
+            with attention_function(model, ATTENTION), resetting_ropes(model):
                 yield
         finally:
             with _ENTERING:

@@ -56,8 +56,8 @@ class AttentionCall:
         return replace(self, **{name: _of(x, items) for name, x in tensors.items()})
 
 
-def are_alike(one: AttentionCall, other: AttentionCall) -> bool:
-    """Whether the calls of two layers can be `stacked`."""
+def can_be_stacked(one: AttentionCall, other: AttentionCall) -> bool:
+    """Whether the calls of two layers can be joined by `stacked`."""
 
     def form(call: AttentionCall) -> tuple[object, ...]:
         tensors = [None if x is None else (x.shape, x.dtype, x.device) for x in (call.q, call.k, call.sink, call.bias)]
@@ -69,7 +69,7 @@ def are_alike(one: AttentionCall, other: AttentionCall) -> bool:
 
 
 def stacked(calls: Sequence[AttentionCall]) -> AttentionCall:
-    """Calls of layers that `are_alike` as one call, layer by layer along the first axis, for attention rows."""
+    """Calls that `can_be_stacked` as one call, layer by layer along the first axis, for attention rows."""
     first, n = calls[0], len(calls)
     if n == 1:
         return first

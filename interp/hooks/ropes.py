@@ -48,19 +48,19 @@ def longest_input(config: "PretrainedConfig") -> int | None:
 
 
 @contextmanager
-def rotating_afresh(model: Model) -> Iterator[None]:
+def resetting_ropes(model: Model) -> Iterator[None]:
     """Let passes inside the block rotate by their own length: dynamic ropes keep frequencies of the longest so far."""
     with ExitStack() as stack:
         if any(map(_is_dynamic, _ropes(model.config))):
             for part in model.module.modules():
                 for name, original in list(part.named_buffers(recurse=False)):
                     if name.endswith("original_inv_freq"):
-                        stack.enter_context(_afresh(part, name.removesuffix("original_inv_freq"), original))
+                        stack.enter_context(_resetting(part, name.removesuffix("original_inv_freq"), original))
         yield
 
 
 @contextmanager
-def _afresh(rotary: Any, layer_type: str, original: torch.Tensor) -> Iterator[None]:
+def _resetting(rotary: Any, layer_type: str, original: torch.Tensor) -> Iterator[None]:
     """Reset one set of frequencies of a module, that of `layer_type`, before every pass."""
     frequencies, longest = f"{layer_type}inv_freq", f"{layer_type}max_seq_len_cached"
     before = getattr(rotary, frequencies), getattr(rotary, longest, rotary.original_max_seq_len)
@@ -69,11 +69,11 @@ def _afresh(rotary: Any, layer_type: str, original: torch.Tensor) -> Iterator[No
         setattr(rotary, frequencies, values)
         setattr(rotary, longest, n_seen)
 
-    def afresh(*_: Any) -> None:
+    def reset(*_: Any) -> None:
         put(original.to(getattr(rotary, frequencies).device), rotary.original_max_seq_len)
 
     try:
-        with rotary.register_forward_pre_hook(afresh):
+        with rotary.register_forward_pre_hook(reset):
             yield
     finally:
         put(*before)

@@ -129,13 +129,13 @@ def with_donors(edits: Edits, info: ModelInfo) -> tuple[Edit, ...]:
     for edit in resolve_edits(edits):
         if isinstance(edit, PatternsOf) and isinstance(edit.donor, str):
             if edit.donor not in loaded:
-                loaded[edit.donor] = load(edit.donor, **placed_alike(info))
+                loaded[edit.donor] = load(edit.donor, **same_placement(info))
             edit = replace(edit, donor=loaded[edit.donor])
         found.append(edit)
     return tuple(found)
 
 
-def placed_alike(info: ModelInfo) -> dict[str, Any]:
+def same_placement(info: ModelInfo) -> dict[str, Any]:
     """The options that load another model on the device and in the precision of this one."""
     if "," in info.device or "offloaded" in info.device:
         return {"dtype": info.dtype, "device": None, "device_map": "auto"}

@@ -148,20 +148,19 @@ def _split(where: HubName, splits: list[str]) -> str:
 
 def _with_usable_columns(table: PromptTable, left_out: Mapping[str, str]) -> PromptSet:
     """The rows as a set with every column that a file could have; `source` names the others, with the reason."""
-    columns = [table.text_column]
-    reasons = dict(left_out)
+    columns, reasons = [table.text_column], dict(left_out)
+
+    def having(columns: Sequence[str]) -> PromptSet:
+        rows = [PromptRow(row.place, {column: row.values.get(column) for column in columns}) for row in table.rows]
+        return prompt_set(replace(table, rows=rows))
+
     for column in dict.fromkeys(column for row in table.rows for column in row.values if column != table.text_column):
         try:
-            prompt_set(_only(table, [table.text_column, column]))
+            having([table.text_column, column])
         except PromptError as error:
             reasons[column] = error.found  # readers of a data set, unlike owners of a file, cannot correct it
         else:
             columns.append(column)
-    found = prompt_set(_only(table, columns))
+    found = having(columns)
     remarks = ", ".join(f"{column!r} ({reason})" for column, reason in reasons.items())
     return replace(found, source=found.source + (f"; columns left out: {remarks}" if remarks else ""))
-
-
-def _only(table: PromptTable, columns: Sequence[str]) -> PromptTable:
-    rows = [PromptRow(row.place, {column: row.values.get(column) for column in columns}) for row in table.rows]
-    return replace(table, rows=rows)
