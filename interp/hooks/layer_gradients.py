@@ -20,7 +20,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-import psutil
 import torch
 
 from interp.errors import ModelError, UsageError
@@ -30,6 +29,7 @@ from interp.hooks.state import as_described
 from interp.information import BITS_PER_NAT
 from interp.model import Model
 from interp.system.float64 import double, has_float64
+from interp.system.memory import available_bytes
 from interp.system.plain_numbers import from_0
 
 
@@ -152,7 +152,7 @@ def in_float64(model: Model, n_copies: int = 1) -> Model:
             fix="Name a transformer; `interp list models` shows some.",
         )
     refuse_without_gradients(model)
-    needed, free = 8 * n_copies * model.info.n_parameters, psutil.virtual_memory().available
+    needed, free = 8 * n_copies * model.info.n_parameters, available_bytes(torch.device("cpu"))
     if needed > free:
         raise ModelError(
             asked=f"{model.name} in float64",

@@ -2,23 +2,19 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 
-import psutil
 import torch
 from transformers import PreTrainedConfig
 
 from interp.errors import ModelError, UsageError
 from interp.options import RunOptions
 from interp.system.float64 import has_float64
+from interp.system.memory import available_bytes
 from interp.system.plain_numbers import DTYPES, device_name
 from interp.system.processes import local_rank, n_started
 
 HEADROOM = 1.2
 """Free memory, in sizes of the weights, for float32 to be the default on a GPU: activations need room too."""
-
-CONTAINER = Path("/sys/fs/cgroup")
-"""Where Linux reports the limits of a container."""
 
 _SPREADS = ("auto", "balanced", "balanced_low_0", "sequential")
 """Accelerate's ways to spread a model over devices."""
@@ -111,28 +107,6 @@ def refuse_precision(config: PreTrainedConfig, dtype: str) -> None:
             "and become infinite",
             fix="Use float32, or bfloat16 where memory is short.",
         )
-
-
-def available_bytes(device: torch.device) -> int:
-    """Free memory of a device, in bytes, within the limit of a container."""
-    if device.type == "cuda":
-        return torch.cuda.mem_get_info(device)[0]
-    return min([psutil.virtual_memory().available, *_container_rest()])
-
-
-def _container_rest() -> list[int]:
-    """The free memory of a Linux container (cgroup 2); empty without a limit."""
-    try:
-        limit = (CONTAINER / "memory.max").read_text(encoding="ascii").strip()
-        used = int((CONTAINER / "memory.current").read_text(encoding="ascii"))
-        lines = (CONTAINER / "memory.stat").read_text(encoding="ascii").splitlines()
-    except (OSError, ValueError):
-        return []
-    if not limit.isdigit():
-        return []
-    # Cached pages of files count as used, but are freed when memory is needed.
-    reclaimable = sum(int(line.split()[1]) for line in lines if line.startswith("inactive_file "))
-    return [max(int(limit) - used + reclaimable, 0)]
 
 
 def _everywhere() -> list[torch.device]:
