@@ -1,11 +1,11 @@
-"""Latent labels: which labels are shown, and the exact posterior of a reader who knows how they come about.
+"""Latent labels: how labels are sampled, and the exact posterior given those shown.
 
-A latent label is one of two, each as likely; every example shows it with probability a (`reliability`, 0.9) and the
-other one otherwise, independently. With n₁ and n₂ examples of each,
+A latent label is one of two with equal probability; every example shows it with probability a (`reliability`, 0.9) and
+the other one otherwise, independently. With n₁ and n₂ examples of each,
 
     log-odds = (n₁ − n₂) log2(a / (1 − a)) bits        P(label 1) = 1 / (1 + 2^−log-odds)
 
-Who knows that labels are noise (each redrawn by a fair coin) keeps one bit whatever is shown.
+If labels are known to be noise (each redrawn by a fair coin), the posterior keeps one bit.
 Source: Paper III (arXiv 2512.23752), section 5.2.
 """
 
@@ -31,10 +31,10 @@ PROBLEM_UNITS = {
 
 @dataclass(frozen=True)
 class Problems:
-    """Draws of the process: how many examples, which label is true, what each example shows.
+    """Samples of the process: how many examples, which label is true, what each example shows.
 
-    Labels are 0 (label 1) and 1 (label 2); `shown` is −1 beyond a problem's own `k`. `swapped` says that the two words
-    have changed roles, so that a liking for one of them falls on both.
+    Labels are 0 (label 1) and 1 (label 2); `shown` is −1 beyond a problem's `k`. `swapped`: the two words have changed
+    roles, to balance a preference for one of them.
     """
 
     k: Int[np.ndarray, " problem"]
@@ -47,7 +47,7 @@ class Problems:
 
 
 def draw_problems(ks: Sequence[int], per_k: int, reliability: float, rng: np.random.Generator) -> Problems:
-    """`per_k` problems of every k; which label is true and which word plays it are balanced, in random order."""
+    """`per_k` problems of every k, in random order; true labels and their words are balanced."""
     k = np.repeat(np.array(ks, dtype=np.int64), per_k)
     role = np.concatenate([(rng.permutation(per_k) + rng.integers(4)) % 4 for _ in ks])
     latent, swapped = role % 2, role >= 2
@@ -59,7 +59,7 @@ def draw_problems(ks: Sequence[int], per_k: int, reliability: float, rng: np.ran
 def evidence_columns(
     shown: Int[np.ndarray, "problem example"], reliability: float
 ) -> dict[str, Float[np.ndarray, " problem"] | Int[np.ndarray, " problem"]]:
-    """The columns of `EVIDENCE_UNITS` for what every problem shows."""
+    """The columns of `EVIDENCE_UNITS` for the labels that every problem shows."""
     n_1, n_2 = (shown == 0).sum(axis=1), (shown == 1).sum(axis=1)
     log_odds = (n_1 - n_2) * evidence_of_one(reliability)
     p = posterior(log_odds)
@@ -71,17 +71,17 @@ def evidence_columns(
 
 
 def evidence_of_one(reliability: float) -> float:
-    """Bits of log-odds that one example is worth: log2 9 = 3.17 at 0.9."""
+    """The log-odds of one example in bits: log2 9 = 3.17 at 0.9."""
     return float(np.log2(reliability / (1 - reliability)))
 
 
 def posterior(log_odds_bits: Float[np.ndarray, " problem"]) -> Float[np.ndarray, "problem 2"]:
-    """Probabilities of both labels; the smaller one is exact too, not one minus the larger."""
+    """Probabilities of both labels, each computed exactly."""
     return np.stack([1 / (1 + np.exp2(-log_odds_bits)), 1 / (1 + np.exp2(log_odds_bits))], axis=1)
 
 
 def check_sizes(name: str, ks: Sequence[int], per_k: int, reliability: float) -> None:
-    """Raise `PromptError` for numbers of examples, prompts or a reliability that make no problem."""
+    """Raise `PromptError` for impossible numbers of examples or prompts, or an impossible reliability."""
     wrong = ""
     if not ks or min(ks) < 0 or len(set(ks)) < len(ks):
         wrong = f"ks = {tuple(ks)}: they must be different numbers, none below 0"

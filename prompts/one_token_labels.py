@@ -1,8 +1,8 @@
-"""Labels that are one token each, and carriers that are equally long, in a given tokenizer.
+"""Labels of one token each, and carriers of equal length, in a given tokenizer.
 
-A label is read off the next-token distribution after a colon, so it has to be a single token with its space in front,
-there and before the comma or full stop that follows it in the examples. Words without a meaning are tried first, so
-that nothing but the examples tells what a label stands for; then short pieces of the vocabulary itself.
+A label is predicted after a colon, so it must be a single token with its space in front, there and before the comma or
+full stop of the examples. Meaningless words are tried first, so that labels are defined by the examples alone; then
+short pieces of the vocabulary.
 """
 
 import re
@@ -19,14 +19,13 @@ PSEUDO_WORDS = (
     "lum tal sul mur tur dun mor vel rel sem bal hal tor bos ver nim fen rud kor bem vex dit pim fid rus nec lex "
     "wug dax blick fep toma zup kip mib lorp vok dap rax tiv dob zor gorp mep zib sij kem"
 )
-"""Candidates for labels, in the order in which they are tried; the first fourteen are one token for Pythia, Phi-2 and
-Mistral alike."""
+"""Candidates for labels, in order; the first fourteen are one token for Pythia, Phi-2 and Mistral."""
 
 CONTEXTS = ("stone", "quiet")
-"""Words that a label is tried behind; whole prompts are checked again once they are written."""
+"""Words that a candidate is tested after; `refuse_merged` checks whole prompts."""
 
 MIN_CARRIERS = 3
-"""Two that vary, and one to mask the others with."""
+"""Two that vary, and one that masks the others."""
 
 _MARKERS = "▁Ġ"
 _PIECE = re.compile(r"[a-z][a-z0-9]{1,6}")
@@ -41,10 +40,7 @@ class Label:
 
 
 def find_labels(tokenizer: "PreTrainedTokenizerBase", n: int) -> tuple[Label, ...]:
-    """The first `n` candidates that are single tokens, each another one.
-
-    Raises `PromptError` where the vocabulary has not so many.
-    """
+    """The first `n` candidates that are different single tokens; raises `PromptError` if there are fewer."""
     found: dict[int, Label] = {}
     for word in _candidates(tokenizer):
         token_id = single_token(tokenizer, word)
@@ -60,7 +56,7 @@ def find_labels(tokenizer: "PreTrainedTokenizerBase", n: int) -> tuple[Label, ..
 
 
 def as_labels(tokenizer: "PreTrainedTokenizerBase", words: Iterable[str]) -> tuple[Label, ...]:
-    """Words of the user's as labels; one of several tokens, or two of the same, are refused."""
+    """Given words as labels; raises `PromptError` for a word of several tokens, or two of the same."""
     labels = []
     for word in words:
         token_id = single_token(tokenizer, word)
@@ -82,7 +78,7 @@ def as_labels(tokenizer: "PreTrainedTokenizerBase", words: Iterable[str]) -> tup
 
 
 def single_token(tokenizer: "PreTrainedTokenizerBase", word: str) -> int | None:
-    """The token that ` word` is behind a colon and before a comma or a full stop; None where it is not one."""
+    """The token of ` word` after a colon and before a comma or a full stop; None if it is not a single one."""
     found: set[int] = set()
     for context in CONTEXTS:
         before = encode(tokenizer, f"{context}:")
@@ -99,32 +95,32 @@ def single_token(tokenizer: "PreTrainedTokenizerBase", word: str) -> int | None:
 
 
 def equally_long(tokenizer: "PreTrainedTokenizerBase", words: Sequence[str]) -> tuple[str, ...]:
-    """The words that share the commonest token length, counted at the front of a text and behind a comma.
+    """The words of the commonest token length, at the front of a text and after a comma.
 
-    With all carriers of one length a prompt's length tells the number of examples and nothing else. Single tokens go
-    first where at least a dozen of the words are.
+    The length of a prompt then depends on the number of examples alone. Single tokens are preferred if at least a dozen
+    words are.
     """
     by_length: dict[tuple[int, int], list[str]] = {}
     for word in words:
         front = len(encode(tokenizer, f"{word}:"))
         behind = len(encode(tokenizer, f"stone, {word}:")) - len(encode(tokenizer, "stone,"))
         by_length.setdefault((front, behind), []).append(word)
-    simple = [lengths for lengths, alike in by_length.items() if max(lengths) == 2 and len(alike) >= 12]
+    simple = [lengths for lengths, equal in by_length.items() if max(lengths) == 2 and len(equal) >= 12]
     chosen = simple[0] if simple else max(by_length, key=lambda lengths: len(by_length[lengths]), default=(0, 0))
-    alike = tuple(dict.fromkeys(by_length.get(chosen, ())))
-    if len(alike) < MIN_CARRIERS:
+    equal = tuple(dict.fromkeys(by_length.get(chosen, ())))
+    if len(equal) < MIN_CARRIERS:
         raise PromptError(
             asked=f"the carriers {', '.join(words[:5])} ...",
-            found=f"{len(alike)} of them are equally long for this tokenizer",
+            found=f"{len(equal)} of them are equally long for this tokenizer",
             fix=f"Give at least {MIN_CARRIERS} different words of the same number of tokens.",
         )
-    return alike
+    return equal
 
 
 def refuse_merged(
     tokenizer: "PreTrainedTokenizerBase", texts: Sequence[str], labels: Sequence[Sequence[Label]]
 ) -> None:
-    """Raise `PromptError` where a label behind a finished text is not its own token there."""
+    """Raise `PromptError` if a label after a finished text is not one more token."""
     alone = encode_all(tokenizer, texts)
     for i in range(2):
         continued = encode_all(tokenizer, [f"{text} {pair[i].word}" for text, pair in zip(texts, labels, strict=True)])

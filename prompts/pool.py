@@ -1,12 +1,11 @@
-"""Our own prompts: unfinished texts in six domains, alike in how they end and in how open the next token is.
+"""The built-in prompts: unfinished texts in six domains, balanced in last words and predictability of the next token.
 
-Every domain holds as many prompts of each class of the last word (a determiner, a preposition, an auxiliary, a
-conjunction, a comma, a content word) and, within each class, of three levels of predictability of what follows. So
-neither the class of the last token nor its entropy tells the domains apart.
+Every domain has as many prompts of each class of the last word (a determiner, a preposition, an auxiliary, a
+conjunction, a comma, a content word) and, within each class, of three levels of predictability, so that neither
+separates the domains.
 
-A smaller pool prefers prompts that end in a word that many prompts of the set end in: what a model does beyond its last
-token is seen among prompts that share one. The word decides, not a tokenizer's token, so that all models read the same
-prompts.
+A smaller pool prefers prompts with a common last word, because effects beyond the last token show among prompts that
+share one. It is the word, not a tokenizer's token, so that all models read the same prompts.
 """
 
 import json
@@ -22,7 +21,7 @@ from interp.table import LABEL
 
 DOMAINS = ("mathematics", "code", "philosophy", "general", "fiction", "prose")
 WINDOW = 32
-"""Tokens at the end of each prompt that are read; every prompt has at least so many."""
+"""Tokens read at the end of each prompt; every prompt has at least as many."""
 
 _ABOUT = {
     "mathematics": "verbal mathematics: definitions, arguments, sums, teaching",
@@ -40,7 +39,7 @@ def mixed(n_pool: int | None = None, seed: int = 0) -> PromptSet:
 
 
 def same_last_token(n_pool: int | None = None, seed: int = 0) -> PromptSet:
-    """Prompts of all domains that end in the one token " the": whatever differs there comes from what stands before."""
+    """Prompts of all domains that end in the token " the": differences there come from earlier tokens."""
     chosen = tuple(p for p in _pool(DOMAINS) if p.text is not None and p.text.endswith(" the"))
     return _as_set("same-last-token", chosen, 'all six domains, every prompt ending in " the"', n_pool, seed)
 
@@ -79,10 +78,9 @@ def _as_set(name: str, prompts: tuple[Prompt, ...], about: str, n_pool: int | No
 def balanced(prompts: Sequence[Prompt], n: int, rng: np.random.Generator) -> np.ndarray:
     """Indices, ascending, of `n` prompts that keep the shares of domains and last classes.
 
-    Every cell (domain, last class) gives its share of `n` by largest remainder, and within a cell the levels of
-    predictability take turns. Of a level, prompts are drawn with probabilities that go with the square of the number
-    of prompts that end in their last word. With cells of equal size a smaller draw of the same seed is part of a larger
-    one.
+    Every cell (domain, last class) gets its share of `n` by largest remainder, and cycles through the levels of
+    predictability. Within a level, prompts are drawn with probabilities proportional to the square of the number of
+    prompts with their last word. With cells of equal size a smaller draw of the same seed is part of a larger one.
     """
     cells = _cells(prompts, rng)
     sizes = np.array([len(cell) for cell in cells])
@@ -92,10 +90,10 @@ def balanced(prompts: Sequence[Prompt], n: int, rng: np.random.Generator) -> np.
 
 
 def _cells(prompts: Sequence[Prompt], rng: np.random.Generator) -> list[np.ndarray]:
-    """The indices of every (domain, last class), drawn in order, in the order in which equal remainders are served.
+    """The indices of every (domain, last class), in the order of the draw.
 
-    That order follows the diagonals of the grid, domains and classes themselves shuffled: any first few cells name
-    all domains equally often, give or take one, and all classes, and so do the levels that come first in them.
+    Cells follow the diagonals of the shuffled grid: the first few have all domains, classes and first levels equally
+    often, give or take one.
     """
     domain, last_class, level = (
         np.array([str(p.columns[name]) for p in prompts]) for name in ("domain", "last_class", "predictability")
@@ -109,7 +107,7 @@ def _cells(prompts: Sequence[Prompt], rng: np.random.Generator) -> list[np.ndarr
         for row, name in enumerate(domains):
             cell = np.flatnonzero((domain == name) & (last_class == classes[(row + diagonal) % len(classes)]))
             first = (row - diagonal) % len(levels)
-            cells.append(_taking_turns(cell[np.argsort(-priority[cell])], (place - first) % len(levels)))
+            cells.append(_cycled(cell[np.argsort(-priority[cell])], (place - first) % len(levels)))
     return cells
 
 
@@ -119,8 +117,8 @@ def _sharing(prompts: Sequence[Prompt]) -> np.ndarray:
     return counts[code]
 
 
-def _taking_turns(cell: np.ndarray, place: np.ndarray) -> np.ndarray:
-    """The cell's prompts reordered so that those at place 0, 1, 2 ... of a round follow one another."""
+def _cycled(cell: np.ndarray, place: np.ndarray) -> np.ndarray:
+    """The cell's prompts in rounds of place 0, 1, 2 ..."""
     mine = place[cell]
     rounds = np.array([np.count_nonzero(mine[:i] == mine[i]) for i in range(len(mine))], dtype=np.int64)
     return cell[np.lexsort((mine, rounds))]

@@ -2,20 +2,20 @@
 
     stone: lum, river: lum, paper: tal. window:
 
-Examples show one of two labels behind words that have nothing to do with it; what is read is the next token behind
-the last word. Formulas are in `interp.prompts.evidence`. The same problems are written in seven ways:
+Examples show one of two labels after unrelated words, and the next token after the last word is read. Formulas are in
+`interp.prompts.evidence`. The same problems are written in seven conditions:
 
     main          as above
     remap         another pair of labels
-    shuffled      every label redrawn by a fair coin: its columns hold the posterior of a reader who trusts the labels
-                  and, as in all conditions, that of one who knows them to be noise (1 bit)
-    ablated       every carrier replaced by one and the same equally long word; the labels, and so the posterior, stay
+    shuffled      every label redrawn by a fair coin; the columns have the posterior if labels are trusted and, as in
+                  all conditions, if they are known to be noise (1 bit)
+    ablated       every carrier replaced by the same word of equal length; labels and posterior stay
     permuted      the examples in another order; the posterior stays
     padded        neutral examples among the others, so that all prompts are equally long and k = 0 has the same format
-    fixed_last    one and the same last word in all prompts, so that all end in the same tokens
+    fixed_last    the same last word in all prompts, so that all end in the same tokens
 
-Which word is label 1, and which label is true, are balanced in every cell. Problems are shared: rows with equal
-`problem` differ in their condition alone, and are not independent.
+Words of labels and true labels are balanced in every cell. Rows with equal `problem` differ in their condition alone,
+and are not independent.
 Source: Paper III (arXiv 2512.23752), section 5.2, with the reservations of which readers each control is fit for.
 """
 
@@ -57,12 +57,12 @@ CARRIERS = {
     "afraid brave bored curious kind cruel warm cold bright dark sweet sour honest selfish patient joyful gloomy "
     "lively anxious content ashamed friendly hostile relaxed tense",
 }
-"""Carrier words by name: things without a mood of their own, and moods of both kinds."""
+"""Carrier words by name: neutral things, and moods of both kinds."""
 
 
 @dataclass(frozen=True)
 class Words:
-    """What fills the problems: carriers for every example, a last one, labels, and what stands for nothing."""
+    """The words of the problems: carriers of examples, last words, labels, the neutral label, and the mask."""
 
     carriers: np.ndarray
     queries: np.ndarray
@@ -73,10 +73,7 @@ class Words:
 
 
 def sula(n_pool: int | None = None, seed: int = 0, *, tokenizer: "PreTrainedTokenizerBase") -> PromptSet:
-    """50 problems for each of k = 0, 1, 2, 4 and 8 examples, in seven conditions: 1,750 prompts.
-
-    `n_pool` takes that many, whole problems with the shares of k kept.
-    """
+    """50 problems for each of k = 0, 1, 2, 4 and 8 examples, in seven conditions: `n_pool` of 1,750 prompts."""
     return taken(sula_prompts(tokenizer, per_k=50, seed=seed), n_pool, seed)
 
 
@@ -86,7 +83,7 @@ def sula_250(n_pool: int | None = None, seed: int = 0, *, tokenizer: "PreTrained
 
 
 def taken(whole: PromptSet, n: int | None, seed: int) -> PromptSet:
-    """`n` of the prompts: whole problems with k in proportion, each in all its conditions, the last one cut short."""
+    """`n` of the prompts: problems with k in proportion, all but the last one in all conditions."""
     problem = np.array([p.columns["problem"] for p in whole])
     first = np.unique(problem, return_index=True)[1]
     k = [str(whole[i].columns["k"]) for i in first.tolist()]
@@ -113,11 +110,11 @@ def sula_prompts(
     seed: int = 0,
     name: str = "sula",
 ) -> PromptSet:
-    """`per_k` problems for each number of examples in `ks`, written in every one of the `conditions`.
+    """`per_k` problems for each number of examples in `ks`, in each of the `conditions`.
 
-    `carriers` is a list of words or the name of one of `CARRIERS`; of them the ones of equal token length are used.
-    `labels` are two pairs, the second for the condition `remap`, `neutral` the label of neutral examples; without
-    them words are found that are one token each. Raises `PromptError` where there are none.
+    `carriers` is a list of words or a name in `CARRIERS`, of which those of equal token length are used. `labels` are
+    two pairs, the second for the condition `remap`, and `neutral` is the label of neutral examples; by default words of
+    one token each are found. Raises `PromptError` if there are none.
     """
     check_sizes(name, ks, per_k, reliability)
     for condition in conditions:
@@ -130,10 +127,10 @@ def sula_prompts(
         _written(condition, problems, words, reliability, np.random.default_rng([seed, CONDITIONS.index(condition)]))
         for condition in dict.fromkeys(conditions)
     ]
-    texts = [text for part in parts for text in part.texts]
-    pairs = [pair for part in parts for pair in part.labels]
+    texts = [text for written, _, _ in parts for text in written]
+    pairs = [pair for _, _, labels in parts for pair in labels]
     refuse_merged(tokenizer, texts, pairs)
-    columns = {key: np.concatenate([part.columns[key] for part in parts]) for key in parts[0].columns}
+    columns = {key: np.concatenate([found[key] for _, found, _ in parts]) for key in parts[0][1]}
     table = Table(columns, {**PROBLEM_UNITS, **EVIDENCE_UNITS})
     named = " and ".join(f"{a.word}/{b.word}" for a, b in (words.main, words.remap))
     return PromptSet(
@@ -158,16 +155,15 @@ def _choose_words(
     neutral: str | None,
     rng: np.random.Generator,
 ) -> Words:
-    """Carriers and labels for the problems, as the tokenizer allows."""
     if isinstance(carriers, str):
         if carriers not in CARRIERS:
             raise UnknownName("list of carriers", carriers, CARRIERS)
         carriers = CARRIERS[carriers].split()
     *usable, mask = equally_long(tokenizer, list(carriers))
     if labels is None:
-        first, second, third, fourth, fifth = find_labels(tokenizer, 5)
-        if neutral is not None:
-            (fifth,) = as_labels(tokenizer, [neutral])
+        found = find_labels(tokenizer, 5)
+        (fifth,) = as_labels(tokenizer, [neutral]) if neutral is not None else found[4:]
+        first, second, third, fourth = [label for label in found if label.token_id != fifth.token_id][:4]
     else:
         given = [word for pair in labels for word in pair]
         if len(labels) != 2 or len(given) != 4 or neutral is None:
@@ -182,16 +178,10 @@ def _choose_words(
     return Words(drawn[:, :-1], drawn[:, -1], (first, second), (third, fourth), fifth, mask)
 
 
-@dataclass(frozen=True)
-class Written:
-    """Texts of one condition with their columns, and the labels in the roles that they play."""
-
-    texts: Sequence[str]
-    columns: dict[str, np.ndarray]
-    labels: Sequence[tuple[Label, Label]]
-
-
-def _written(condition: str, problems: Problems, words: Words, reliability: float, rng: np.random.Generator) -> Written:
+def _written(
+    condition: str, problems: Problems, words: Words, reliability: float, rng: np.random.Generator
+) -> tuple[list[str], dict[str, np.ndarray], list[tuple[Label, Label]]]:
+    """Texts and columns of one condition, and the words of label 1 and label 2 in each."""
     carriers, queries, shown = words.carriers, words.queries, problems.shown
     pair = words.remap if condition == "remap" else words.main
     labels = [(pair[1], pair[0]) if is_swapped else pair for is_swapped in problems.swapped.tolist()]
@@ -220,11 +210,11 @@ def _written(condition: str, problems: Problems, words: Words, reliability: floa
         "label_2": np.array([pair[1].word for pair in labels]),
         "carrier_last": queries,
     }
-    return Written(texts, columns | evidence_columns(shown, reliability), labels)
+    return texts, columns | evidence_columns(shown, reliability), labels
 
 
 def _orders(k: np.ndarray, longest: int, everywhere: bool, rng: np.random.Generator) -> np.ndarray:
-    """For every problem an order of its examples: of its own k alone, or `everywhere` among the empty places."""
+    """An order of the examples of every problem: its own k alone, or `everywhere` among the empty places."""
     orders = np.tile(np.arange(longest), (len(k), 1))
     for i, n in enumerate(k.tolist()):
         if everywhere:  # the examples keep their order, the places between them are drawn
@@ -239,7 +229,7 @@ def _orders(k: np.ndarray, longest: int, everywhere: bool, rng: np.random.Genera
 def _text(
     carriers: np.ndarray, query: str, shown: np.ndarray, labels: tuple[Label, Label], neutral: Label | None
 ) -> str:
-    """The prompt; places that show nothing hold the neutral label, or are left out where there is none."""
+    """The prompt; empty places have the neutral label, or are left out without one."""
     examples = [
         f"{carrier}: {(labels[label] if label >= 0 else neutral).word}"  # pyrefly: ignore[missing-attribute]
         for carrier, label in zip(carriers.tolist(), shown.tolist(), strict=True)

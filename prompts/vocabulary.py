@@ -1,8 +1,8 @@
-"""One short sentence with another last word each time: what differs between two prompts is one token.
+"""One short sentence with different last words, so that prompts differ in one token.
 
 The words are everyday English, each one token with its space in front in the vocabularies of Pythia, Phi-2 and
-Mistral. So all last tokens stand at one position behind the same tokens, and keys before rotary embedding at layer 0
-differ by the token alone.
+Mistral. All last tokens follow the same tokens at one position, so that keys before rotary embedding at layer 0 depend
+on the token alone.
 """
 
 from collections.abc import Sequence
@@ -40,7 +40,7 @@ WORDS = {
 
 
 def vocabulary(n_pool: int | None = None, seed: int = 0) -> PromptSet:
-    """One prompt a word, with the columns `word` and `category`; a smaller pool keeps the shares of the categories."""
+    """One prompt per word, with the columns `word` and `category`; a smaller pool keeps the shares of categories."""
     prompts = [
         Prompt(text=f"{PREFIX} {word}", columns={"word": word, "category": category})
         for category, words in WORDS.items()
@@ -61,8 +61,8 @@ def vocabulary(n_pool: int | None = None, seed: int = 0) -> PromptSet:
 def in_proportion(labels: Sequence[str], n: int, rng: np.random.Generator) -> np.ndarray:
     """Indices, ascending, of `n` items in which every label keeps its share, give or take one.
 
-    The items of a label are shuffled and placed evenly between 0 and 1, and the `n` lowest places are taken: a
-    smaller draw is part of a larger one of the same seed.
+    The items of a label are shuffled and placed evenly between 0 and 1, and the `n` lowest are taken: a smaller draw is
+    part of a larger one of the same seed.
     """
     names, label = np.unique(labels, return_inverse=True)
     place = np.empty(len(label))

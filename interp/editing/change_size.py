@@ -1,12 +1,14 @@
-"""How large an edit was: the change against the tensor it was made in, prompt by prompt.
+"""The size of an edit, relative to the tensor that it changes.
 
-`size` is the norm of the change over the norm of the tensor, both over the edited rows of a prompt. `variance_share`
-is the variance of the change over the variance of the tensor, about their means over all edited rows: where an
-orthogonal subspace is removed, the share of variance that is gone. Sums run in float64.
+`rows` is the norm of the change over the norm of the tensor, both over the edited rows of a prompt. `variance_share` is
+the variance of the change over that of the tensor, over all edited rows: for an orthogonal subspace that is removed,
+the share of variance removed. Sums are float64.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import reduce
+from operator import add
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,26 +19,26 @@ from interp.statistics.ratio import ratio
 from interp.system.float64 import double
 from interp.system.processes import Ranks
 
-_Sums = tuple[int, np.ndarray, np.ndarray | float]
-"""Over the edited rows, of the tensor and of its change: how many rows, squares `[2, variant, prompt]`, and the sums
-`[2, variant, feature]`."""
+_Sums = dict[tuple[int, int], tuple[Any, ...]]
+"""By edit and layer, over the edited rows: their number, and of the tensor and of its change the sums of squares
+`[2, variant, prompt]` and the sums `[2, variant, feature]`."""
 
 
 class ChangeSizes:
-    """The sizes of every step (an edit at a layer), in the order in which edits and layers are named."""
+    """The sizes of every step (an edit at a layer), in the order of edits and layers."""
 
     def __init__(self, steps: Sequence[EditStep], n_variants: int, n_prompts: int) -> None:
         self._nothing = np.zeros((2, n_variants, n_prompts))
-        self._sums: dict[tuple[int, int], _Sums] = {(s.index, s.layer): (0, self._nothing, 0.0) for s in steps}
-        self._passing: dict[tuple[int, int], _Sums] = {}
+        self._sums: _Sums = {(s.index, s.layer): (0, self._nothing, 0.0) for s in steps}
+        self._passing: _Sums = {}
         self._prompts: np.ndarray = np.empty(0, dtype=np.int64)
 
     def begin(self, batch: Batch) -> None:
-        """Announce the batch that passes next; what a pass has given that did not come to its end is forgotten."""
+        """Set the next batch; sums of an interrupted pass are discarded."""
         self._prompts, self._passing = batch.prompts, {}
 
     def see(self, seen: SeenStep) -> None:
-        """Take in one pass of one step."""
+        """Compute the sums of one step of the current pass."""
         before = double(seen.before)
         mask = seen.rows.mask.to(before.device)
         both = torch.stack([before, double(seen.after) - before])
@@ -47,15 +49,15 @@ class ChangeSizes:
         self._passing[key] = int(mask.sum()), squares, picked.sum(dim=(2, 3)).cpu().numpy()
 
     def end(self) -> None:
-        """Keep what the announced pass has given."""
+        """Add the sums of the current pass."""
         self._sums = _added(self._sums, self._passing)
 
     def join(self, ranks: Ranks) -> None:
-        """Take in what the other ranks have seen."""
+        """Add the sums of the other ranks."""
         self._sums = reduce(_added, ranks.union(self._sums))
 
     def of(self, variant: int) -> dict[str, np.ndarray]:
-        """`rows` `[step, prompt]`, `variance_share`, `layer` and `edit` `[step]`; 0/0 is 0: nothing was there."""
+        """`rows` `[step, prompt]`, `variance_share`, `layer` and `edit` `[step]`; 0/0 is 0."""
         squares = np.stack([squares[:, variant] for _, squares, _ in self._sums.values()], axis=1)
         keys = np.array(list(self._sums))
         return {
@@ -66,12 +68,8 @@ class ChangeSizes:
         }
 
 
-def _added(mine: dict[tuple[int, int], _Sums], theirs: Mapping[tuple[int, int], _Sums]) -> dict[tuple[int, int], _Sums]:
-    found = dict(mine)
-    for key, (n, squares, total) in theirs.items():
-        n_before, squares_before, total_before = mine[key]
-        found[key] = n_before + n, squares_before + squares, total_before + total
-    return found
+def _added(mine: _Sums, theirs: _Sums) -> _Sums:
+    return mine | {key: tuple(map(add, mine[key], sums)) for key, sums in theirs.items()}
 
 
 def _variance_share(variant: int, n: int, squares: np.ndarray, total: np.ndarray | float) -> float:

@@ -1,8 +1,8 @@
-"""The model under edits: captures for the conditions of causal probes, reduced to their readouts one by one.
+"""Captures of the model under edits, for the conditions of causal probes, reduced to their readouts one by one.
 
-Conditions whose edits differ in numbers alone (other axes, doses, heads at the same layers, sites and positions) share
-passes: every batch of prompts is repeated for several of them, and each repetition has its own numbers. Passes start
-at the first edited layer, or tokens (interp.editing.restart). Memory is bounded by the tokens of a pass.
+Conditions whose edits differ in numbers alone (axes, doses, heads at the same layers, sites and positions) share
+passes: every batch of prompts is repeated, each time with the numbers of another condition. Passes start at the first
+edited layer or token (interp.editing.restart).
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -21,7 +21,7 @@ from interp.editing.edited_rows import edited_rows
 from interp.editing.editor import Editor, editing, needs_outputs, refuse_misfits
 from interp.editing.prompt_tensors import HeadOutputs
 from interp.editing.proof import EditedBatch
-from interp.editing.restart import Lending, Prefixes, Residuals, first_layer, tail_starts, tails, tokens_of_tails
+from interp.editing.restart import BeforeTails, Prefixes, Residuals, first_layer, tail_starts, tails, tokens_of_tails
 from interp.editing.steps import make_steps, signature
 from interp.edits import BypassLayer, PatternsOf
 from interp.hooks.attention import claimed, listening
@@ -43,16 +43,15 @@ from interp.system.progress import Report, unheard
 TOKENS_PER_PASS = TOKENS_PER_BATCH
 
 _WORTH_TAILS = 4
-"""Conditions on ends of prompts that are worth keeping what lies before."""
+"""Conditions on ends of prompts from which keeping keys and values of their beginnings saves time."""
 
 _PROVED_ON = 4
-"""Prompts on which it is proved that their ends give the logits of the whole."""
-
+"""Prompts on which it is checked that their ends give the logits of the whole."""
 _LOG_P = Need("next_log_prob")
 
 
 Resolve = Callable[[str, int | None], Run]
-"""Finds another prompt set, by name and number of prompts, for conditions that are `on` one."""
+"""Returns another prompt set, by name and number of prompts, for conditions `on` one."""
 
 
 def read_conditions(
@@ -71,13 +70,13 @@ def read_conditions(
     name: str = "conditions",
     code: str = "",
 ) -> dict[str, Readout]:
-    """What every condition reads, by its name, in the order given. `run` and `seed` are the base capture's.
+    """The readout of every condition, by name, in order. `run` and `seed` are those of the base capture.
 
-    Passes end where everything is read (of `layers` alone, where some are named): the rows of a condition have
-    `next_entropy_bits` if one of its needs reads the outputs, or all have them `with_entropy`.
-    Where a list is given for the `checks`, each kind of edit is proved first (see interp.editing.proof). With the
-    `unfinished` work of a run, conditions that are there by this `name`, of a probe of this `code`, are not read again.
-    Raises `UsageError` before any pass where an edit does not fit the model.
+    Passes end at the last activation that is read, within `layers` if given. The rows of a condition have
+    `next_entropy_bits` if one of its needs reads the outputs, or always `with_entropy`. With a list of `checks`, each
+    kind of edit is verified first (see interp.editing.proof). Conditions in the `unfinished` work of a run, by this
+    `name` and of a probe of this `code`, are not read again. Raises `UsageError` before any pass if an edit does not
+    fit the model.
     """
     listed = list(conditions)
     names = [c.name for c in listed]
@@ -95,7 +94,7 @@ def read_conditions(
 
     def saved() -> Iterator[tuple[Name, np.ndarray]]:
         for condition, readout in found.items():
-            yield (condition,), np.empty(0)  # one that reads nothing is read all the same
+            yield (condition,), np.empty(0)  # also marks conditions without arrays as read
             for name, array in readout.items():
                 yield (condition, name), np.asarray(array)
 
@@ -105,7 +104,7 @@ def read_conditions(
             if first.on is None:
                 source = run
             elif resolve is None:
-                raise ValueError(f"{first.name!r} is on the prompts {first.on!r}, which nobody finds here")
+                raise ValueError(f"{first.name!r} is on the prompts {first.on!r}, without a function to resolve them")
             else:
                 source = resolve(first.on, first.n_pool)
             mine = source.take(first.prompts)
@@ -141,7 +140,7 @@ def capture_edited(
     unfinished: Unfinished = NOT_KEPT.run,
     name: str = "pass",
 ) -> Capture:
-    """What `interp.reading.forward.capture` gives, of the model under edits; work on edited ones is not kept."""
+    """`interp.reading.forward.capture` of the model under edits; unfinished work is kept without edits only."""
     if not edits:
         return capture(model, prompts, ids, needs, layers=layers, progress=progress, unfinished=unfinished, name=name)
     kept: list[Capture] = []
@@ -168,10 +167,10 @@ def _on_the_same_prompts(conditions: Sequence[Condition]) -> dict[tuple[object, 
 
 
 @dataclass(frozen=True)
-class _Alike:
+class _Group:
     """Conditions whose edits differ in numbers alone, the rows that they edit, and the first edited layer.
 
-    `tails`: the positions at which passes over ends of the prompts may start; None where they have to be whole.
+    `tails`: the positions at which passes over ends of the prompts start; None if they must be whole.
     """
 
     conditions: Sequence[Condition]
@@ -180,7 +179,7 @@ class _Alike:
     tails: Int[np.ndarray, " prompt"] | None
 
     @classmethod
-    def of(cls, conditions: Sequence[Condition], run: Run, model: Model) -> "_Alike":
+    def of(cls, conditions: Sequence[Condition], run: Run, model: Model) -> "_Group":
         edits, needs = conditions[0].edits, [n for n in conditions[0].needs if n.described.source != "edit"]
         rows = [edited_rows(edit, run.prompts, run.lengths) for edit in edits]
         read = list(rows_of(run.prompts, run.lengths, needs).values())
@@ -191,7 +190,7 @@ class _Alike:
 
 
 def _unread(conditions: Sequence[Condition], model: Model) -> set[int]:
-    """Layers that all of the conditions bypass at every position, where outputs alone are read: their blocks idle."""
+    """Layers that all conditions bypass at every position, if only outputs are read: their blocks can be skipped."""
     if any(need.described.source not in ("output", "text") for need in conditions[0].needs):
         return set()
     unread: set[int] = set()
@@ -202,7 +201,7 @@ def _unread(conditions: Sequence[Condition], model: Model) -> set[int]:
 
 
 class _SharedPasses:
-    """Conditions on the same prompts, and what one unedited pass gave for them all, where anything asks for it."""
+    """Conditions on the same prompts, and the tensors of an unedited pass that they share, if any are needed."""
 
     def __init__(
         self, model: Model, run: Run, conditions: Sequence[Condition], tokens_per_pass: int,
@@ -212,10 +211,10 @@ class _SharedPasses:
         self.model, self.run, self.conditions, self.tokens_per_pass = model, run, conditions, tokens_per_pass
         self.lengths = run.lengths
         self.residuals = Residuals(model, {first_layer(c.edits, model) for c in conditions}, self.lengths)
-        self.alike = self._alike()
-        on_tails = [alike for alike in self.alike if alike.tails is not None and not window_here()]
-        depths = [self.residuals.start_of(alike.first_layer) for alike in on_tails]
-        n_on_tails = sum(len(alike.conditions) for alike in on_tails)
+        self.groups = self._grouped()
+        on_tails = [group for group in self.groups if group.tails is not None and not window_here()]
+        depths = [self.residuals.start_of(group.first_layer) for group in on_tails]
+        n_on_tails = sum(len(group.conditions) for group in on_tails)
         is_worth_it = n_on_tails >= _WORTH_TAILS and Prefixes.fits(model, min(depths), self.lengths)
         self.prefixes = Prefixes(self.lengths, range(min(depths), model.info.n_layers)) if is_worth_it else None
         mixed = {
@@ -230,10 +229,9 @@ class _SharedPasses:
         if self.prefixes is not None and not self._agrees(self.prefixes, on_tails[0]):
             self.prefixes = None
         if self.prefixes is None:
-            self.alike = [replace(alike, tails=None) for alike in self.alike]
+            self.groups = [replace(group, tails=None) for group in self.groups]
 
     def _unedited(self) -> Collector:
-        """The pass without edits: the residual stream, head outputs, and everything that any condition reads."""
         needs = {need: None for c in self.conditions for need in c.needs}
         if any(need.site == "next_kl" for need in needs):
             needs[_LOG_P] = None
@@ -247,26 +245,25 @@ class _SharedPasses:
                 tensors.join(here(), share.prompts)
         return collector
 
-    def _alike(self) -> list[_Alike]:
-        """The conditions with edits, those together that differ in numbers alone."""
+    def _grouped(self) -> list[_Group]:
         found: dict[tuple[object, ...], list[Condition]] = {}
         for c in self.conditions:
             if c.edits:
                 key = (c.needs, *(signature(edit, self.model.info) for edit in c.edits))
                 found.setdefault(key, []).append(c)
-        return [_Alike.of(of, self.run, self.model) for of in found.values()]
+        return [_Group.of(of, self.run, self.model) for of in found.values()]
 
-    def _agrees(self, prefixes: Prefixes, alike: _Alike) -> bool:
-        """Whether ends of prompts give the predictions of whole ones in this model, proved on the longest prompts."""
-        assert alike.tails is not None
+    def _agrees(self, prefixes: Prefixes, group: _Group) -> bool:
+        """Whether ends of prompts give the predictions of whole prompts in this model, on the longest prompts."""
+        assert group.tails is not None
         chosen = np.sort(np.argsort(-self.lengths, kind="stable")[:_PROVED_ON])
-        ends = Batch(tails(self.run.ids, chosen, alike.tails), self.model.input_device)
+        ends = Batch(tails(self.run.ids, chosen, group.tails), self.model.input_device)
         for each in (self.residuals.kept, prefixes):
             each.begin(ends)
 
         @contextmanager
         def of_ends() -> Iterator[None]:
-            with self.residuals.restarting(prefixes.layers[0]), listening(self.model, Lending(prefixes)):
+            with self.residuals.restarting(prefixes.layers[0]), listening(self.model, BeforeTails(prefixes)):
                 yield
 
         return agrees(self.model, ends, chosen, self.run.ids, of_ends())
@@ -283,33 +280,33 @@ class _SharedPasses:
         )  # fmt: skip
 
     def captures(self, known: Collection[str] = ()) -> Iterable[tuple[Condition, Capture]]:
-        """Every condition with what it captured; of several ranks each has its part of them, or of their batches.
+        """Every condition with its capture; ranks share the passes, or the batches if there are few passes.
 
-        Passes of which all conditions are known are left out; the others are those that they would have been.
+        Passes whose conditions are all `known` are left out; the others stay the same.
         """
-        passes: list[_Alike] = []
+        passes: list[_Group] = []
         for c in self.conditions:
             if not c.edits:
                 assert self.plain is not None
                 yield c, self._capture(self.plain, c)
-        for alike in self.alike:
-            own = self.lengths if alike.tails is None else self.lengths - alike.tails
-            by_tokens = self._tokens(alike) // (len(own) * int(own.max()))
+        for group in self.groups:
+            own = self.lengths if group.tails is None else self.lengths - group.tails
+            by_tokens = self._tokens(group) // (len(own) * int(own.max()))
             at_once = max(1, min(by_tokens, most_sequences() // len(self.lengths)))
-            variants = alike.conditions
-            groups = [variants[start : start + at_once] for start in range(0, len(variants), at_once)]
-            passes += [replace(alike, conditions=g) for g in groups if not {c.name for c in g} <= set(known)]
+            variants = group.conditions
+            parts = [variants[start : start + at_once] for start in range(0, len(variants), at_once)]
+            passes += [replace(group, conditions=p) for p in parts if not {c.name for c in p} <= set(known)]
         ranks = here()
         together = len(passes) < ranks.size
-        for alike in passes if together else passes[ranks.rank :: ranks.size]:
-            yield from self._edited(alike, ranks if together else ALONE)
+        for group in passes if together else passes[ranks.rank :: ranks.size]:
+            yield from self._edited(group, ranks if together else ALONE)
 
-    def _tokens(self, alike: _Alike) -> int:
+    def _tokens(self, group: _Group) -> int:
         n = self.tokens_per_pass
-        return n if alike.tails is None else tokens_of_tails(n, alike.tails, self.lengths)
+        return n if group.tails is None else tokens_of_tails(n, group.tails, self.lengths)
 
     def prove(self) -> list[Check]:
-        """The proof of the first condition of every kind, on two prompts that may share a pass."""
+        """The checks of the first condition of every kind, on two prompts that can share a pass."""
         scales = rope_scales(self.model.config, self.lengths)
         batch = make_batch(self.run.ids, np.flatnonzero(scales == scales[0])[:2], self.model.input_device)
 
@@ -327,11 +324,10 @@ class _SharedPasses:
             found += tried.prove(c.edits, self.residuals.start_of(first_layer(c.edits, self.model)))
         return found
 
-    def _edited(self, alike: _Alike, ranks: Ranks) -> Iterable[tuple[Condition, Capture]]:
-        """The passes of a few conditions that differ in numbers alone, their batches shared among `ranks`."""
-        model, variants, n = self.model, alike.conditions, len(alike.conditions)
+    def _edited(self, group: _Group, ranks: Ranks) -> Iterable[tuple[Condition, Capture]]:
+        model, variants, n = self.model, group.conditions, len(group.conditions)
         needs = variants[0].needs
-        start = self.residuals.start_of(alike.first_layer)
+        start = self.residuals.start_of(group.first_layer)
         if any(need.site in OF_THE_END for need in needs):
             start = 0
         unedited = None
@@ -345,17 +341,17 @@ class _SharedPasses:
         is_sized = any(need.site == "edit_size" for need in needs)
         sizes = [ChangeSizes(steps, n, len(self.lengths))] if is_sized else []
         edited = [layer + 1 for edit in variants[0].edits for layer in edit.layers(model.info)] if is_sized else [0]
-        editor = Editor(model, steps, alike.rows, self.outputs)
+        editor = Editor(model, steps, group.rows, self.outputs)
         editor.observers = [each.see for each in sizes]
-        before = None if alike.tails is None else self.prefixes
+        before = None if group.tails is None else self.prefixes
         listeners = [self.residuals.kept, editor, *sizes, *(() if before is None else (before,))]
-        batches = self._batches(max(1, self._tokens(alike) // n), alike.tails)
+        batches = self._batches(max(1, self._tokens(group) // n), group.tails)
         begins, ends = [each.begin for each in listeners], [each.end for each in sizes]
         share = Share(model, batches, collectors, ranks, begins, ends)
         with (
             self.residuals.restarting(start, _unread(variants, model)),
             editing(model, editor),
-            nullcontext() if before is None else listening(model, Lending(before)),
+            nullcontext() if before is None else listening(model, BeforeTails(before)),
         ):
             share.run(max(edited))
         for each in sizes:

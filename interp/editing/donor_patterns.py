@@ -1,10 +1,10 @@
-"""The queries and keys of another model on the same tokens: what it attends to, for a model to attend to.
+"""The queries and keys of another model, the donor, on the same tokens, to replace those of a model.
 
-The donor runs right before the model does, on the same input, under the same listeners (a window), as deep as its
-queries and keys are wanted. Both have to be of one shape and to mean the same by tokens and positions: `refuse_unlike`.
+The donor runs right before each pass of the model, on the same input and under the same window, up to the last layer
+that is needed. Both models must agree in shape, tokens and positions: `refuse_unlike`.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, suppress
 from typing import Any
 
@@ -23,7 +23,7 @@ _OF_INPUT = ("input_ids", "attention_mask", "position_ids")
 
 
 class DonorPatterns(Listener):
-    """What a donor has at some layers in the pass that has just begun."""
+    """Queries and keys of a donor at some layers in the current pass."""
 
     def __init__(self, donor: Model, layers: Sequence[int]) -> None:
         self.donor, self.layers = donor, frozenset(layers)
@@ -35,7 +35,7 @@ class DonorPatterns(Listener):
                 self._kept[site, call.layer] = x.transpose(1, 2).flatten(2)  # [batch, pos, feature]
 
     def take(self, site: str, layer: int) -> torch.Tensor:
-        """Queries or keys of the pass, heads laid end to end; each is handed out once."""
+        """Queries or keys of the pass, heads concatenated; each can be taken once."""
         if (site, layer) not in self._kept:
             raise UsageError(
                 asked=f"attention patterns of {self.donor.name}",
@@ -45,7 +45,7 @@ class DonorPatterns(Listener):
         return self._kept.pop((site, layer))
 
     def following(self, model: Model, ours: Ours) -> AbstractContextManager[object]:
-        """Let the donor run on whatever `model` is given inside the block by threads that are `ours`."""
+        """Run the donor before every pass of `model` inside the block, in threads that are `ours`."""
         window = window_here()
 
         def run(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -67,38 +67,36 @@ class DonorPatterns(Listener):
 
 
 def refuse_unlike(edit: PatternsOf, model: Model) -> None:
-    """Raise `UsageError` where the donor's patterns would mean something else in this model, or it is not loaded."""
+    """Raise `UsageError` if the donor is not loaded, or its patterns would mean something else in this model."""
+    for found, fix in _obstacles(edit, model):
+        raise UsageError(asked=str(edit), found=found, fix=fix)
+
+
+def _obstacles(edit: PatternsOf, model: Model) -> Iterator[tuple[str, str]]:
     donor = edit.donor
     if not isinstance(donor, Model):
-        raise UsageError(
-            asked=str(edit), found=f"{edit.donor_name} is a name, not a loaded model",
-            fix="Give donor=interp.load(name); a run with --edit loads it by itself.",
-        )  # fmt: skip
+        found = f"{edit.donor_name} is a name, not a loaded model"
+        yield found, "Give donor=interp.load(name); a run with --edit loads it by itself."
+        return
     if donor.module is model.module:
-        fix = "Load another model, or load this one twice."
-        raise UsageError(asked=str(edit), found="donor and model are the same object", fix=fix)
-    for what, of in _ALIKE.items():
+        yield "donor and model are the same object", "Load another model, or load this one twice."
+    for what, of in _SHARED.items():
         theirs, own = of(donor), of(model)
         if theirs != own:
-            raise UsageError(
-                asked=str(edit),
-                found=f"the {what} of {donor.name} and {model.name} are not the same: {theirs!s:.120} there, "
-                f"{own!s:.120} here",
-                fix="Choose a donor of the same shape with the same tokens: another step, seed or fine-tuning.",
-            )
+            found = f"the {what} of {donor.name} and {model.name} are not the same"
+            fix = "Choose a donor of the same shape with the same tokens: another step, seed or fine-tuning."
+            yield f"{found}: {theirs!s:.120} there, {own!s:.120} here", fix
     words = [each.tokenizer.get_vocab() for each in (donor, model) if each.tokenizer is not None]
     if len(words) == 2 and words[0] != words[1]:
-        raise UsageError(
-            asked=str(edit), found=f"the tokenizers of {donor.name} and {model.name} have different tokens",
-            fix="Choose a donor that reads the same tokens.",
-        )  # fmt: skip
+        found = f"the tokenizers of {donor.name} and {model.name} have different tokens"
+        yield found, "Choose a donor that reads the same tokens."
 
 
 def _settings(*names: str) -> Callable[[Model], object]:
     return lambda model: {name: getattr(model.config, name, None) for name in names}
 
 
-_ALIKE: dict[str, Callable[[Model], object]] = {
+_SHARED: dict[str, Callable[[Model], object]] = {
     "layers": lambda model: model.info.n_layers,
     "heads": lambda model: (model.info.n_heads, model.info.n_kv_heads),
     "head sizes": lambda model: model.info.d_head,
@@ -114,4 +112,4 @@ _ALIKE: dict[str, Callable[[Model], object]] = {
         [getattr(module, "scaling", None) for module in model.family.attention_modules(model.module)],
     ),
 }
-"""What both have to have in common, in the order in which it is asked."""
+"""Properties that must be equal in both models, in the order in which they are compared."""

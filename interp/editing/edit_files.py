@@ -1,12 +1,12 @@
-"""Edits from files: what `--edit file.json` takes.
+"""Edits from JSON files, as `--edit file.json` takes them.
 
     {"edits": [{"kind": "remove", "site": "v", "layer": -1, "dose": 1.0, "at": "all",
                 "axis": {"array": "runs/a-run:value_axis.v.pc1.axis", "row": -1}}]}
 
 `kind` is one of interp.edits.KINDS, and the other keys are the fields of its class. The `donor` of patterns is the name
-of a model, or its folder. An array is written out as lists, or named: `FILE.safetensors:NAME`, or `RUN:PROBE.NAME` for
-what a run keeps in its folder. Paths start at the folder of the file, or else where the command runs. `row` picks one
-entry of the first axis, a layer say.
+of a model, or its folder. An array is given as lists, or by name: `FILE.safetensors:NAME`, or `RUN:PROBE.NAME` for an
+array of a run. Paths are relative to the folder of the file, or else to the working directory. `row` picks one entry of
+the first axis, such as a layer.
 """
 
 from collections.abc import Iterable, Mapping
@@ -24,7 +24,7 @@ from interp.system.plain_numbers import path as plain_path
 
 
 def resolve_edits(edits: Edits) -> tuple[Edit, ...]:
-    """The edits that are given, or that a file holds."""
+    """The given edits, or those of a file."""
     if isinstance(edits, str | Path):
         return read_edits(edits)
     listed = [edits] if isinstance(edits, Edit | Mapping) else edits
@@ -37,7 +37,7 @@ def resolve_edits(edits: Edits) -> tuple[Edit, ...]:
 
 
 def read_edits(path: str | Path) -> tuple[Edit, ...]:
-    """The edits of a JSON file, in order. `UsageError` with the number of the edit for whatever cannot be used."""
+    """The edits of a JSON file, in order. Raises `UsageError`, with the number of the edit, for an unusable one."""
     path = plain_path(path)
     asked = f"the edits of {path}"
     fix = "Give the path of a JSON file; look there for a missing or a surplus comma or quote."

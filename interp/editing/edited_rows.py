@@ -1,10 +1,8 @@
-"""Where an edit acts: which positions of which prompts, the same for one batch, and in calls of unknown prompts.
+"""Where an edit acts: the positions of prompts in a run, in one batch, and in forward passes of unknown prompts.
 
-Which token of its text every position of a forward pass holds, the call itself tells.
-
-Columns of a pass are not tokens of a text where batches are padded on the left, or where a cache holds what came
-before. `position_ids` say it outright; else the attention mask counts the tokens; else the cache tells how many came
-before. Padding, by the mask, is no token. Keys and values of a cache are at the positions that earlier calls told.
+In a pass of unknown prompts, positions of texts are `position_ids`, or else counts of the attention mask, or else
+columns after those of the cache; masked columns are padding. Cached keys and values have the positions of earlier
+calls.
 """
 
 import threading
@@ -28,14 +26,14 @@ from interp.prompt import PromptSet
 from interp.reading.batches import Batch, RowIndex, row_index
 
 _PADDING, _UNMET = -1, -2
-"""What stands for the position of padding, and of a token that a cache held before anything was edited."""
+"""The position of padding, and of a token that was cached before the edit."""
 
 
 def edited_rows(edit: Edit, prompts: PromptSet, lengths: Int[np.ndarray, " prompt"]) -> RowIndex:
-    """The (prompt, position) pairs that an edit names.
+    """The (prompt, position) pairs of an edit.
 
-    Raises `PromptError` for an unknown column or a position outside a prompt, `UsageError` where an edit brings values
-    for another number of rows.
+    Raises `PromptError` for an unknown column or a position outside a prompt, `UsageError` if an edit has values for
+    another number of rows.
     """
     index = row_index(prompts, lengths, edit.at)
     if isinstance(edit, ReplaceCoordinates) and edit.values.ndim == 2 and len(edit.values) != len(index):
@@ -61,7 +59,7 @@ def rows_in_batch(index: RowIndex, batch: Batch) -> EditedRows:
 class CallPositions:
     """Positions of a call's texts `[batch, pos]`, counted from 0, -1 for padding, and of its cache `[batch, cached]`.
 
-    `is_whole`: without a cache a text is all in this call, and a position that is not there is nowhere.
+    `is_whole`: without a cache the call contains whole texts, so all positions of an edit must be there.
     """
 
     number: torch.Tensor
@@ -74,10 +72,10 @@ class CallPositions:
         return torch.cat([self.cached.to(self.number), self.number], dim=1)
 
     def mask(self, edit: Edit, n_keys: int | None = None) -> torch.Tensor:
-        """Where an edit at some positions acts on the tokens of this call, `[batch, pos]`.
+        """Where an edit at positions acts on the tokens of this call, `[batch, pos]`.
 
-        With `n_keys` on as many keys and values as attention receives, `[batch, key_pos]`: cached ones are unedited. A
-        sliding window holds the last ones; a cache of a fixed size has room behind them.
+        With `n_keys`, where it acts on the keys and values that attention gets, `[batch, key_pos]`, including cached
+        ones, which are unedited. A sliding window has the last ones; a cache of a fixed size has room after them.
         """
         assert isinstance(edit.at, tuple)
         self._refuse_absent(edit, min(edit.at), max(edit.at))
@@ -107,9 +105,10 @@ class CallPositions:
 
 
 class CallsOfTexts(threading.local):
-    """The positions of the call that runs `now` in a thread; a pair of hooks around every call keeps them.
+    """The positions of the call that runs `now` in a thread, set by a pair of hooks around every call.
 
-    `of_cache` are those of what caches hold, which threads share; `entered` is what entered the layers of the call.
+    `of_cache` are the positions of the entries of caches, shared by threads; `entered` are the inputs of the call's
+    layers.
     """
 
     def __init__(self, of_cache: WeakKeyDictionary[Any, torch.Tensor]) -> None:
@@ -139,9 +138,9 @@ def positions_of_call(
     kwargs: Mapping[str, Any],
     of_cache: Mapping[Any, torch.Tensor] | None = None,
 ) -> CallPositions:
-    """The positions of a call of `module`; `UsageError` where the call does not tell them.
+    """The positions of a call of `module`; raises `UsageError` if they are unknown.
 
-    `of_cache` are the positions of what caches were given before, `[batch, cached]`.
+    `of_cache` are the positions of the entries of caches, `[batch, cached]`.
     """
     given = _arguments(module, args, kwargs)
     ids = given.get("input_ids")
@@ -175,7 +174,7 @@ def _arguments(module: torch.nn.Module, args: tuple[Any, ...], kwargs: Mapping[s
 
 
 def _held(cache: Any, known: torch.Tensor | None) -> int:
-    """How many positions a cache holds. That of a state-space model says no more than whether it holds any."""
+    """How many positions a cache has. That of a state-space model only knows whether it has any."""
     if not hasattr(cache, "get_seq_length"):
         raise _unknown_positions(f"a cache ({type(cache).__name__}) that does not say how much it holds")
     try:
@@ -195,7 +194,7 @@ def _unknown_positions(found: str) -> UsageError:
 
 
 def rows_without_prompts(edit: Edit, x: torch.Tensor, call: CallPositions | None) -> EditedRows:
-    """The edited rows of `x` `[variant, batch, pos, feature]`, all or those its `call` tells: no prompts are known."""
+    """The edited rows of `x` `[variant, batch, pos, feature]`, by the positions of its `call`, for unknown prompts."""
     if not isinstance(edit.at, tuple):
         mask = torch.ones(x.shape[1:3], dtype=torch.bool, device=x.device)
     elif call is not None:

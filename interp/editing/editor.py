@@ -1,7 +1,6 @@
-"""The editor: applies the steps of edits wherever they act, while a model runs.
+"""The editor applies the steps of edits while a model runs.
 
-At q, k, v and z it is a listener of the attention hook; at the residual stream, whole layers and what their blocks add
-it is a set of forward hooks, always removed again.
+At q, k, v and z it is a listener of the attention hook; elsewhere it is a set of forward hooks.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -36,17 +35,16 @@ from interp.reading.batches import Batch, RowIndex
 ATTENTION_SITES = frozenset({"q", "k", "v", "z"})
 """Sites of the attention hook; all others have forward hooks."""
 
-
 _APPLIED: WeakKeyDictionary[torch.nn.Module, list[list[Edit]]] = WeakKeyDictionary()
-"""The edits of every block of `applied` that a model is in."""
+"""By model, the edits of every block of `applied` that it is in."""
 
 
 class Editor(Listener):
     """Applies steps, for variants of the edits whose rows follow one another in every batch.
 
-    With `rows` (one index an edit) the positions of every batch are known, once `begin` has announced it; without,
-    edits act on whatever passes, at the positions that each call tells. Passes are those of threads that are `ours`,
-    by default of the one that makes the editor.
+    `rows` (one index per edit) are the edited positions of a run's prompts, whose batches `begin` announces; without
+    them edits act on any pass, at the positions of each call. Passes are those of threads that are `ours`, by default
+    of the one that makes the editor.
     """
 
     def __init__(
@@ -73,7 +71,7 @@ class Editor(Listener):
         self.observers: Sequence[Callable[[SeenStep], None]] = ()
 
     def begin(self, batch: Batch) -> None:
-        """Announce the prompts of the next pass, which every variant runs."""
+        """Set the prompts of the next pass, which every variant runs."""
         assert self.rows is not None
         self._batch = batch
         self._edited_rows = {index: rows_in_batch(rows, batch) for index, rows in enumerate(self.rows)}
@@ -91,7 +89,7 @@ class Editor(Listener):
 
     @contextmanager
     def hooks(self) -> Iterator[None]:
-        """Forward hooks for what the attention hook does not see, and for donors of patterns."""
+        """Forward hooks for the other sites, and for donors of patterns."""
         module, calls = self.model.module, self._calls
         blocks = self.model.family.layer_modules(module)
         places = [(place, layer) for place, layer in self._steps if place not in ATTENTION_SITES]
@@ -105,7 +103,7 @@ class Editor(Listener):
             for donor in self._donors.values():
                 stack.enter_context(donor.following(self.model, self.ours))
             for layer in (layer for place, layer in places if place == "block"):
-                # Behind the block: other editors, inside this one, may have changed what enters it.
+                # after the block, because editors of inner blocks may have changed its input
                 def keep(block: object, args: Any, kwargs: Any, out: object, layer: int = layer) -> None:
                     calls.entered[layer] = hidden_states(args, kwargs)
 
@@ -118,7 +116,6 @@ class Editor(Listener):
         return self._apply(place, layer, x) if (place, layer) in self._steps else None
 
     def _apply(self, place: str, layer: int, x: torch.Tensor) -> torch.Tensor:
-        """The steps at one place of one layer, in order, on `[batch, pos, feature]`."""
         shape = x.shape[:2] if self._batch is None else self._batch.ids.shape
         x = x.view(-1, *shape, x.shape[-1])  # [variant, prompt, pos, feature]
         for step in self._steps[place, layer]:
@@ -129,7 +126,7 @@ class Editor(Listener):
         return x.flatten(0, 1)
 
     def step(self, step: EditStep, x: torch.Tensor) -> SeenStep:
-        """What one step makes of `x` `[variant, prompt, pos, feature]` of the announced batch."""
+        """One step applied to `x` `[variant, prompt, pos, feature]` of the current batch."""
         rows = self._edited_rows.get(step.index)
         if rows is None:
             rows = rows_without_prompts(step.edit, x, self._calls.now)
@@ -138,7 +135,7 @@ class Editor(Listener):
         return SeenStep(step, x, step.apply(x, rows, others), rows, others)
 
     def _others(self, step: EditStep) -> torch.Tensor | None:
-        """What an edit puts in place of the tensor, where that comes from the model itself."""
+        """The tensor that an edit puts in place, if it comes from the model or a donor."""
         if isinstance(step.edit, BypassLayer):
             entered, last = self._calls.entered[step.layer], self.model.info.n_layers - 1
             lens = self.model.lens if step.edit.lens and step.layer == last else None
@@ -162,7 +159,7 @@ def needs_outputs(edit: Edit) -> bool:
 
 @contextmanager
 def editing(model: Model, editor: Editor) -> Iterator[None]:
-    """Let the editor act on every pass inside the block."""
+    """Apply the editor to every pass inside the block."""
     with claimed(model), editor.hooks(), listening(model, editor, ours=editor.ours):
         yield
 
@@ -209,7 +206,7 @@ def applied(model: Model, *given: Edits) -> Iterator[None]:
 
 
 def refuse_unknown_prompts(edits: Sequence[Edit], model: Model) -> None:
-    """Raise `UsageError` where an edit does not fit, or asks for what passes over unknown prompts do not tell."""
+    """Raise `UsageError` if an edit does not fit, or needs to know the prompts of passes."""
     refuse_misfits(edits, model)
     for edit in edits:
         asked, found, other = edit.where, "the prompts of the forward passes are not known here", ""
@@ -226,18 +223,18 @@ def refuse_unknown_prompts(edits: Sequence[Edit], model: Model) -> None:
 
 
 def edits_applied(model: Model) -> list[Edit]:
-    """The edits of all `applied` blocks that the model is in, in the order in which they act."""
+    """The edits of all `applied` blocks that the model is in, in order."""
     return [edit for edits in _APPLIED.get(model.module, ()) for edit in edits]
 
 
 def name_with_edits(model: Model, edits: Sequence[Edit] = ()) -> str:
-    """The model's name and what edits it: blocks of `applied`, then these."""
+    """The model's name and its edits: those of `applied` blocks, then these."""
     acting = ", ".join(map(str, (*edits_applied(model), *edits)))
     return f"{model.name} edited: {acting}" if acting else model.name
 
 
 def refuse_applied(model: Model, what: str) -> None:
-    """Raise `UsageError` inside a block of `applied`, whose edits what is made there would not name."""
+    """Raise `UsageError` inside a block of `applied`, whose edits a result would not name."""
     if outside := edits_applied(model):
         raise UsageError(
             asked=f"{what} of {model.name} inside a block of interp.applied",
@@ -247,7 +244,7 @@ def refuse_applied(model: Model, what: str) -> None:
 
 
 def refuse_misfits(edits: Sequence[Edit], model: Model) -> None:
-    """Raise `UsageError` where there is no edit, or one names what the model does not have."""
+    """Raise `UsageError` if there is no edit, or one does not fit the model."""
     if not edits:
         raise UsageError(asked=f"editing {model.name}", found="no edit is named", fix="Name at least one.")
     for edit in edits:

@@ -1,8 +1,8 @@
-"""Directions of others: decoder rows of a sparse autoencoder, as axes of edits and beside an axis of ours.
+"""Decoder rows of a sparse autoencoder, as axes of edits and compared with other axes.
 
-A folder in SAELens' layout holds `cfg.json` (where the autoencoder was trained) and `sae_weights.safetensors`, whose
-`W_dec` `[feature, d_in]` is read and nothing else. A decoder row is how activations move with its feature, where the
-autoencoder writes: for a transcoder that is another place than where it reads.
+A folder in SAELens' layout has `cfg.json` (the site of the autoencoder) and `sae_weights.safetensors`, of which only
+`W_dec` `[feature, d_in]` is read. A decoder row is the change of activations with its feature, at the site that the
+autoencoder writes to: for a transcoder not the site that it reads.
 
 The cosine of a fixed direction with a random one in d dimensions has cos² ~ Beta(1/2, (d − 1)/2), so the null of the
 nearest of n random directions is exact: P(the k-th nearest is at least c) is that of k or more hits in n.
@@ -35,7 +35,7 @@ _HOOKS = {
     "attn.hook_z": ("z", 0),
     "attn.hook_v": ("v", 0),
 }
-"""Names of TransformerLens: our site, and what its layer is further on in our count."""
+"""By TransformerLens' name, the site, and the offset of its layer."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,7 +55,7 @@ class Features:
 
     @property
     def place(self) -> Mapping[str, Any]:
-        """The `site`, `layer` (and `head`) of an edit there; `UsageError` for a hook that no edit reaches."""
+        """The `site`, `layer` (and `head`) for edits; raises `UsageError` for a hook that edits cannot reach."""
         found = re.fullmatch(r"blocks\.(\d+)\.(.+)", self.hook)
         if not found or found[2] not in _HOOKS:
             raise UsageError(
@@ -153,7 +153,7 @@ def open_features(folder: str | Path) -> Features:
 
 
 def _written_to(asked: str, config: Mapping[str, Any], about: Mapping[str, Any]) -> tuple[str, Any]:
-    """The hook that decoder rows are added at, and its head: of a transcoder the one named as its output."""
+    """The hook that the decoder writes to, and its head: for a transcoder, those of its output."""
     stated: dict[str, Any] = {**config, **about}
     layer = stated.get("hook_layer_out")
     is_transcoder = "transcoder" in str(stated.get("architecture")) or layer is not None or stated.get("hook_name_out")

@@ -1,6 +1,6 @@
-"""Tensors of the pass without edits, kept on the CPU at every position of every prompt; head outputs among them.
+"""Tensors of the unedited pass, such as head outputs, kept on the CPU for every position of every prompt.
 
-These are what an edit puts in the place of others: those of other prompts, and their means.
+Edits replace tensors by those of other prompts, and by their means.
 """
 
 from collections.abc import Iterable
@@ -18,7 +18,7 @@ from interp.system.processes import Ranks
 
 
 class PromptTensors(Listener):
-    """Of some layers, `[prompt, pos, feature]`; behind the end of a prompt, and where nothing was put, they are 0."""
+    """Tensors of some layers, `[prompt, pos, feature]`; 0 after the end of a prompt, and where nothing was put."""
 
     def __init__(self, lengths: Int[np.ndarray, " prompt"], layers: Iterable[int]) -> None:
         self.lengths, self.layers = lengths, sorted(set(layers))
@@ -26,28 +26,28 @@ class PromptTensors(Listener):
         self._prompts = self._starts = torch.empty(0, dtype=torch.int64)
 
     def begin(self, batch: Batch) -> None:
-        """Announce the batch that passes next."""
+        """Set the next batch."""
         self._prompts, self._starts = torch.from_numpy(batch.prompts), torch.from_numpy(batch.starts)
 
     def put(self, layer: int, x: torch.Tensor) -> None:
-        """Keep what the announced batch has, `[prompt, pos, feature]`."""
+        """Keep a tensor of the current batch, `[prompt, pos, feature]`."""
         self._write(layer, self._prompts, x.cpu())
 
     def of_batch(self, layer: int, n_pos: int) -> torch.Tensor:
-        """What the announced batch had at its first positions, counted from where it starts."""
+        """The kept tensor of the current batch at `n_pos` positions from its start."""
         kept = self._kept[layer]
         position = (self._starts[:, None] + torch.arange(n_pos)).clamp_max(kept.shape[1] - 1)
         return kept[self._prompts[:, None], position]
 
     def before_batch(self, layer: int) -> torch.Tensor:
-        """What lies before the announced batch, as far as its latest start."""
+        """The kept tensor before the current batch, up to its latest start."""
         return self._kept[layer][self._prompts, : int(self._starts.max())]
 
     def __getitem__(self, layer: int) -> torch.Tensor:
         return self._kept[layer]
 
     def join(self, ranks: Ranks, prompts: Int[np.ndarray, " item"]) -> None:
-        """Complete the layers: this rank has put `prompts`, every other one its own."""
+        """Add the prompts of other ranks; this rank has put `prompts`."""
         mine = torch.from_numpy(prompts)
         for layer in () if ranks.is_alone else self.layers:
             for theirs, x in ranks.union((mine, self._kept[layer][mine] if len(mine) else None)):
@@ -61,7 +61,7 @@ class PromptTensors(Listener):
 
 
 class HeadOutputs(PromptTensors):
-    """The head outputs of a few layers of every prompt, heads laid end to end."""
+    """The head outputs of some layers of every prompt, heads concatenated."""
 
     def __init__(self, lengths: Int[np.ndarray, " prompt"], layers: Iterable[int]) -> None:
         super().__init__(lengths, layers)
@@ -73,14 +73,14 @@ class HeadOutputs(PromptTensors):
         return z
 
     def mean(self, layer: int, rows: RowIndex) -> torch.Tensor:
-        """The mean over the rows of `rows`, `[1, 1, feature]`, float64."""
+        """The mean over `rows`, `[1, 1, feature]`, float64."""
         picked = self[layer][torch.from_numpy(rows.prompt), torch.from_numpy(rows.position)]
         return double(picked).mean(dim=0)[None, None]
 
     def donated(self, layer: int, seed: int, batch: Batch) -> torch.Tensor:
-        """For every prompt of the batch the outputs of its donor at the same positions, `[prompt, pos, feature]`.
+        """For every prompt of the batch, the outputs of its donor at the same positions, `[prompt, pos, feature]`.
 
-        Positions that a donor lacks (see `donors`) are given by others of the donor, drawn at random.
+        Positions beyond the end of a donor get those of its positions drawn at random.
         """
         donor = self.donors(seed)[batch.prompts]
         positions = np.zeros(batch.ids.shape, dtype=np.int64)  # padding takes the first, and is never read
@@ -91,10 +91,7 @@ class HeadOutputs(PromptTensors):
         return self[layer][torch.from_numpy(donor)[:, None], torch.from_numpy(positions)]
 
     def donors(self, seed: int) -> Int[np.ndarray, " prompt"]:
-        """Another prompt for each, drawn among those at least as long.
-
-        A prompt that is longer than all others has none: its donor is drawn among the longest of them.
-        """
+        """Another prompt for each, drawn among those at least as long, or else among the longest."""
         if len(self.lengths) < 2:
             raise PromptError(
                 asked="resampling head outputs",
@@ -103,10 +100,10 @@ class HeadOutputs(PromptTensors):
             )
         if seed not in self._donors:
             rng = np.random.default_rng(seed)
-            everybody = np.arange(len(self.lengths))
+            prompts = np.arange(len(self.lengths))
             chosen = []
-            for prompt in everybody:
-                others = everybody[everybody != prompt]
+            for prompt in prompts:
+                others = prompts[prompts != prompt]
                 long = others[self.lengths[others] >= self.lengths[prompt]]
                 longest = others[self.lengths[others] == self.lengths[others].max()]
                 chosen.append(int(rng.choice(long if len(long) else longest)))

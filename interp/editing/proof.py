@@ -1,4 +1,4 @@
-"""Proof, on two prompts of every run that edits, that edits did what they are called: `MEANINGS` lists the checks."""
+"""Checks, on two prompts of every run with edits, that edits do what they should; listed in `MEANINGS`."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
@@ -34,7 +34,7 @@ MEANINGS = {
 
 @dataclass
 class _Witness(Listener):
-    """Keeps the calls as they are where it stands, and the head outputs."""
+    """Keeps calls and head outputs as they are at its place among the listeners."""
 
     calls: dict[int, AttentionCall] = field(default_factory=dict)
     z: dict[int, torch.Tensor] = field(default_factory=dict)
@@ -49,7 +49,7 @@ class _Witness(Listener):
 
 @dataclass
 class EditedBatch:
-    """The model, one batch of the run's prompts, and how an editor of some edits is made for it."""
+    """The model, one batch of the run's prompts, and a function that makes an editor for it."""
 
     model: Model
     batch: Batch
@@ -57,7 +57,7 @@ class EditedBatch:
     residuals: Residuals
 
     def prove(self, edits: Sequence[Edit], start: int) -> tuple[Check, ...]:
-        """All checks of one list of edits; raises `ModelError` naming the first that fails."""
+        """The checks of one list of edits; raises `ModelError` for the first that fails."""
         with torch.inference_mode():
             values = dict(self._errors(edits, start))
         words = "; ".join(dict.fromkeys(_in_words(edit) for edit in edits))
@@ -93,11 +93,11 @@ class EditedBatch:
         if start:
             with self.residuals.restarting(start):
                 restarted = self._pass(editor)[0]
-            # Padding is left out: no token sees it, and the stream was kept from batches padded to other lengths.
+            # without padding: no token sees it, and the stream was kept from batches padded to other lengths
             yield "edit restart", error_of_logits(restarted[self._is_token], edited[self._is_token])
 
     def _pass(self, editor: Editor | None = None) -> tuple[torch.Tensor, _Witness, _Witness]:
-        """The logits of a forward pass, and what a witness before and one behind the editor saw."""
+        """The logits of a forward pass, and witnesses before and after the editor."""
         entering, leaving = _Witness(), _Witness()
         self.residuals.kept.begin(self.batch)
         if editor is not None:
@@ -109,12 +109,12 @@ class EditedBatch:
 
     @property
     def _is_token(self) -> torch.Tensor:
-        """Where the batch has tokens and no padding, `[prompt, pos]`."""
+        """Where the batch has tokens, not padding, `[prompt, pos]`."""
         lengths = torch.from_numpy(self.residuals.lengths[self.batch.prompts])
         return torch.arange(self.batch.ids.shape[1])[None] < lengths[:, None]
 
     def _patterns_not_donated(self, edits: Sequence[Edit], leaving: _Witness) -> int:
-        """Layers whose attention rows are not those of the donor alone, of edits at dose 1 that no other follows."""
+        """How many layers have attention rows unlike the donor's, for edits at dose 1 with no later edit."""
         info, wrong = self.model.info, 0
         for i, edit in enumerate(edits):
             if not isinstance(edit, PatternsOf) or edit.dose != 1:
@@ -129,7 +129,7 @@ class EditedBatch:
         return wrong
 
     def _restored(self, editor: Editor, unedited: torch.Tensor, hooks: int) -> int:
-        """How many of three things went wrong: hooks left, an interruption that left some, logits that differ."""
+        """How many of three faults occur: hooks left, hooks left by an interruption, logits that differ."""
         wrong = int(self._count_hooks() != hooks)
         try:
             with editing(self.model, editor):
@@ -143,13 +143,13 @@ class EditedBatch:
 
 
 def _in_words(edit: Edit) -> str:
-    """The edit as checks name it; a donor with the fingerprint of its weights."""
+    """The name of an edit in checks; a donor has the fingerprint of its weights."""
     of = f" of {edit.donor_name} (weights {edit.donor.fingerprint[:16]})" if isinstance(edit, PatternsOf) else ""
     return f"{edit.kind} {edit.place}{of}"
 
 
 def merged(checks: Sequence[Check]) -> tuple[Check, ...]:
-    """One check a name, the worst of all, with the edits that it was made on."""
+    """The worst check of every name, with all edits that it was made on."""
     found = []
     for name in dict.fromkeys(check.name for check in checks):
         mine = [check for check in checks if check.name == name]
@@ -160,7 +160,7 @@ def merged(checks: Sequence[Check]) -> tuple[Check, ...]:
 
 
 def _read_back(s: SeenStep) -> float:
-    """Largest error of the change against its formula, relative to the tensor, in float64."""
+    """The largest error of a change against its formula, relative to the tensor, in float64."""
     step, rows = s.step, s.rows
     if not torch.equal(s.after[:, ~rows.mask], s.before[:, ~rows.mask]):
         return float("inf")
@@ -192,7 +192,7 @@ def _read_back(s: SeenStep) -> float:
 def _coordinate_change(
     kind: str, numbers: Mapping[str, torch.Tensor], c: torch.Tensor, rows: torch.Tensor
 ) -> torch.Tensor:
-    """By how much the definition changes the coordinates `[1, row, axis]` at dose 1."""
+    """The change of the coordinates `[1, row, axis]` at dose 1, by definition."""
     if kind == "remove":
         return -c
     if kind == "keep":
@@ -212,10 +212,10 @@ def _reached(s: SeenStep, leaving: _Witness) -> bool:
 
 
 def _patterns_moved(edits: Sequence[Edit], model: Model, plain: _Witness, entering: _Witness, leaving: _Witness) -> int:
-    """Layers whose values or head outputs are edited, and whose attention rows are not those without the edit.
+    """How many layers with edited values or head outputs have attention rows that differ from those without the edit.
 
-    In the first edited layer without it means the unedited model; later ones stand behind other edits, so there it
-    means what would have been attended had the editor not touched this layer.
+    The first edited layer is compared with the unedited model; later ones, which also follow other edits, with the
+    calls before the editor in that layer.
     """
     mixed = [e for e in edits if e.place in ("v", "z")]
     others = [e for e in edits if e.place not in ("v", "z")]
@@ -231,6 +231,6 @@ def _patterns_moved(edits: Sequence[Edit], model: Model, plain: _Witness, enteri
 
 
 def _rows_of(call: AttentionCall, is_token: torch.Tensor) -> torch.Tensor:
-    """The attention rows of its tokens; from copies, since products are rounded as queries lie in memory."""
-    alike = replace(call, q=call.q.contiguous(), k=call.k.contiguous())
-    return pattern_rows(alike, call.positions).cpu().transpose(1, 2)[is_token]
+    """The attention rows of tokens, from contiguous copies, because rounding depends on the layout in memory."""
+    copied = replace(call, q=call.q.contiguous(), k=call.k.contiguous())
+    return pattern_rows(copied, call.positions).cpu().transpose(1, 2)[is_token]

@@ -1,11 +1,8 @@
-"""Passes that start in the middle: the layers before the first edit are the same for every edit of it.
+"""Passes that start at the first edited layer or token, because everything before is the same for all edits.
 
-The residual stream that enters a layer is kept from one unedited pass; later passes skip the layers before and are
-fed with it. Skipped blocks hand their input through, so layers keep their numbers and nothing else of the model's own
-pass is replaced.
-
-The tokens before the first edited position are the same under every edit too. Where the ends of prompts alone pass,
-keys and values of these tokens are kept from the pass without edits, and stand before those of the tokens that pass.
+The residual stream that enters a layer is kept from one unedited pass; later passes start with it, and blocks before
+return their input. For passes over ends of prompts, keys and values of the tokens before are kept from the unedited
+pass, and precede those of the ends.
 """
 
 import threading
@@ -28,25 +25,22 @@ from interp.reading.batches import RowIndex
 from interp.reading.packs import Ids, Pack
 
 MEMORY = 2 << 30
-"""Bytes that are kept at most: of residual stream, and as many of keys and values."""
+"""Largest number of bytes of residual stream that are kept, and of keys and values."""
 
 _WORTH = 1 / 2
-"""Share of the tokens that tails may have at most."""
+"""Largest share of the tokens in tails."""
 
 _TOKENS_BEFORE = 16
-"""Tokens before a tail that take as much memory and time as one that passes."""
+"""Tokens before a tail that cost as much memory and time as one in it."""
 
 
 def first_layer(edits: Collection[Edit], model: Model) -> int:
-    """The first layer that edits act in; `n_layers` where only the end of the residual stream is edited."""
+    """The first edited layer; `n_layers` if only the end of the residual stream is edited."""
     return min((min(edit.layers(model.info)) for edit in edits), default=0)
 
 
 class Residuals:
-    """The residual stream of every prompt at a few depths.
-
-    Where all depths asked for need more than `MEMORY` bytes, only some are kept, spread evenly.
-    """
+    """The residual stream of every prompt at some depths, or at evenly spread ones that fit into `MEMORY` bytes."""
 
     def __init__(self, model: Model, depths: Collection[int], lengths: Int[np.ndarray, " prompt"]) -> None:
         self.model, self.lengths = model, lengths
@@ -58,12 +52,12 @@ class Residuals:
         self._n_returned = 0
 
     def start_of(self, layer: int) -> int:
-        """The deepest kept depth up to `layer`; 0 is a whole pass."""
+        """The deepest kept depth up to `layer`; 0 for a whole pass."""
         return max((depth for depth in self.kept.layers if depth <= layer), default=0)
 
     @contextmanager
     def keeping(self) -> Iterator[None]:
-        """Keep the stream of every announced pass inside the block."""
+        """Keep the residual stream of every pass inside the block."""
 
         def on_site(site: str, layer: int, x: torch.Tensor) -> None:
             self.kept.put(layer, x)
@@ -80,9 +74,9 @@ class Residuals:
 
     @contextmanager
     def restarting(self, start: int, skipped: Collection[int] = ()) -> Iterator[None]:
-        """Let passes of announced batches, repeated any number of times, start at depth `start`.
+        """Let passes of the current batch, repeated any number of times, start at depth `start`.
 
-        Where they do not start at the embedding, they also go past the layers that are `skipped`.
+        If that is not the embedding, they also skip the layers in `skipped`.
         """
         if start == 0:
             yield
@@ -95,12 +89,12 @@ class Residuals:
         blocks = self.model.family.layer_modules(self.model.module)
         with block_hooks(self.model, {"resid"}, fed, layers={start}), ExitStack() as stack:
             for layer in {*range(start), *skipped}:
-                stack.enter_context(_handing_through(blocks[layer], self._n_returned))
+                stack.enter_context(_returning_input(blocks[layer], self._n_returned))
             yield
 
 
-def _handing_through(block: Any, n_returned: int) -> AbstractContextManager[None]:
-    """A block that returns its input, in a tuple of the family's size if it has one, until the `with` is left."""
+def _returning_input(block: Any, n_returned: int) -> AbstractContextManager[None]:
+    """Let a block return its input, in a tuple of the family's size if it has one, inside the `with`."""
     usual: Callable[..., Any] = block.forward
     me = threading.get_ident()
 
@@ -115,7 +109,7 @@ def _handing_through(block: Any, n_returned: int) -> AbstractContextManager[None
 def tail_starts(
     edited: Sequence[RowIndex], read: Sequence[RowIndex], lengths: Int[np.ndarray, " prompt"]
 ) -> Int[np.ndarray, " prompt"] | None:
-    """The first edited position of every prompt; None where earlier ones are read, or little would be saved."""
+    """The first edited position of every prompt; None if earlier ones are read, or little would be saved."""
     starts = lengths - 1
     for index in edited:
         np.minimum.at(starts, index.prompt, index.position)
@@ -124,23 +118,23 @@ def tail_starts(
 
 
 def tails(ids: Ids, prompts: Int[np.ndarray, " chosen"], starts: Int[np.ndarray, " prompt"]) -> list[Pack]:
-    """These prompts from their starts on, the longest first."""
+    """The ends of these prompts from their starts, the longest first."""
     found = [Pack.tail(prompt, ids, int(starts[prompt])) for prompt in prompts.tolist()]
     return sorted(found, key=len, reverse=True)
 
 
 def tokens_of_tails(n_tokens: int, starts: Int[np.ndarray, " prompt"], lengths: Int[np.ndarray, " prompt"]) -> int:
-    """How many tokens of tails pass at once where `n_tokens` of whole prompts would."""
+    """How many tokens of tails fit into a pass of `n_tokens` of whole prompts."""
     own = int((lengths - starts).sum())
     return max(1, n_tokens * own // (own + int(starts.sum()) // _TOKENS_BEFORE))
 
 
 class Prefixes(PromptTensors):
-    """Keys and values of all prompts in some layers, which tails attend to."""
+    """Keys and values of all prompts in some layers, for passes over tails."""
 
     @staticmethod
     def fits(model: Model, first: int, lengths: Int[np.ndarray, " prompt"]) -> bool:
-        """Whether attention of this model can be continued, and what is kept for it fits into `MEMORY`."""
+        """Whether tails suffice for this model, and the keys and values that they need fit into `MEMORY`."""
         info, window = model.info, model.info.window
         size = len(lengths) * int(lengths.max()) * 2 * info.n_kv_heads * info.d_head * model.module.dtype.itemsize
         is_whole = info.attention_layers is None and model.family.mixer is None
@@ -148,14 +142,13 @@ class Prefixes(PromptTensors):
         return bool(info.n_heads and is_whole and sees_all and size * (info.n_layers - first) <= MEMORY)
 
     def after(self, call: AttentionCall, z: torch.Tensor) -> torch.Tensor:
-        """Keep what the announced batch has."""
         if call.layer in self.layers:
             self.put(call.layer, torch.cat([call.k, call.v], dim=1).transpose(1, 2).flatten(2))
         return z
 
 
-class Lending(Listener):
-    """Lets the tails of announced batches, repeated any number of times, attend to what lies before them."""
+class BeforeTails(Listener):
+    """Lets tails of the current batch, repeated any number of times, attend to the tokens before them."""
 
     def __init__(self, prefixes: Prefixes) -> None:
         self.prefixes = prefixes

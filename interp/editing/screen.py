@@ -1,4 +1,4 @@
-"""What ablating each head would do, estimated from gradients: a few backward passes instead of a pass for every head.
+"""The effect of ablating each head, estimated from gradients: a few backward passes instead of a pass for every head.
 
 The measures are mean cross-entropies −Σ_o t_o log p_o over rows, up to a constant: t is the exact posterior
 (`posterior_kl`), the model's own prediction (`next_kl`), or the token that follows (`loss`). With δ the change that the
@@ -7,11 +7,10 @@ ablation makes in a head's output z, and G its effect on the logits to first ord
     slope + curvature / 2,    slope = (p − t)·G,    curvature = Var_p(G) = E_{y~p} [(∂ log p_y / ∂z · δ)²]
 
 which is the expansion to second order, logits taken to be linear in z (attribution patching: Nanda 2023; Kramár et al.
-2024, arXiv 2403.00745; curvature: Gauss and Newton, Fisher). KL from the model's own prediction has no slope at all, so
-that first order alone would say nothing of it. Outcomes y are drawn from p, for every row by itself: products of two
-rows cancel on average, so that one backward pass a draw serves all rows of a prompt, and the estimate has no bias.
-
-Weights stay frozen: gradients are taken at the head outputs alone, of all layers and prompts of a batch at once.
+2024, arXiv 2403.00745; curvature: Gauss and Newton, Fisher). KL from the model's own prediction has no slope, only
+curvature. Outcomes y are drawn from p, independently for every row: products of two rows cancel on average, so that one
+backward pass per draw serves all rows of a prompt without bias. Gradients are taken at head outputs alone, of all
+layers and prompts of a batch at once.
 """
 
 from collections.abc import Sequence
@@ -40,23 +39,22 @@ from interp.system.float64 import double
 from interp.system.processes import here
 
 GRAPH_BYTES = 1 << 30
-"""About what the graph of a pass may take; a single prompt passes whatever it takes."""
+"""Approximate limit of a pass's graph; a single prompt may exceed it."""
 
 _NUMBERS_KEPT = 24
-"""Numbers that a block keeps for the way back, of each token, in widths of the residual stream: about."""
+"""Approximate numbers that a block keeps per token for the backward pass, in widths of the residual stream."""
 
 
 def token_bytes(model: Model) -> int:
-    """About what the graph of a pass takes, of each token."""
+    """The approximate size of a pass's graph, per token."""
     return _NUMBERS_KEPT * model.info.n_layers * model.info.d_model * model.module.dtype.itemsize
 
 
 @with_gradients()
 def read_screen(model: Model, run: Run, screen: Screen, *, graph_bytes: int = GRAPH_BYTES) -> dict[str, Readout]:
-    """`slope` and `curvature` in bits, `[prompt, layer, head]`, by the names of the screen's edits.
+    """`slope` and `curvature` in bits, `[prompt, layer, head]`, by the names of the screen's edits; 0 in other layers.
 
-    Layers that an edit does not name are 0. Raises `UsageError` where an edit does not fit the model, `ModelError`
-    where gradients do not pass it.
+    Raises `UsageError` if an edit does not fit the model, `ModelError` if gradients cannot be computed.
     """
     edits = [edit for each in screen.edits.values() for edit in each]
     refuse_misfits(edits, model)
@@ -81,7 +79,6 @@ def read_screen(model: Model, run: Run, screen: Screen, *, graph_bytes: int = GR
 
 
 def _keep_outputs(model: Model, run: Run, outputs: HeadOutputs) -> None:
-    """One pass without edits, for what means and other prompts put in place of a head's output."""
     with torch.inference_mode(), listening(model, outputs), ending(model, max(outputs.layers) + 1):
         for batch in batches_of(each_alone(run.ids), TOKENS_PER_BATCH, model):
             outputs.begin(batch)
@@ -90,7 +87,7 @@ def _keep_outputs(model: Model, run: Run, outputs: HeadOutputs) -> None:
 
 
 class _Heads(Listener):
-    """Makes the head outputs of every layer part of a graph that begins at the first of them."""
+    """Makes the head outputs of every layer part of a graph that starts at the first of them."""
 
     def __init__(self) -> None:
         self.z: dict[int, torch.Tensor] = {}
@@ -104,7 +101,7 @@ class _Heads(Listener):
 def _read_batch(
     model: Model, run: Run, screen: Screen, batch: Batch, editor: Editor, steps: Sequence[EditStep]
 ) -> tuple[np.ndarray, list[Float[np.ndarray, "slope_curvature prompt head"]]]:  # fmt: skip
-    """The batch's prompts, and of each step slope and curvature in bits."""
+    """The batch's prompts, and slope and curvature of each step in bits."""
     at = "followed" if screen.measure == "loss" else "scored"
     index = row_index(run.prompts, run.lengths, at)
     rows, heads = batch.rows(index), _Heads()
@@ -125,7 +122,7 @@ def _read_batch(
     deltas = [(double(s.after) - double(s.before))[0].view(heads.z[s.step.layer].shape) for s in seen]
 
     def along(scalar: torch.Tensor, is_last: bool) -> list[Float[np.ndarray, "prompt head"]]:
-        """The derivative of the scalar, of each prompt by itself, along every head's change."""
+        """The derivative of the scalar along every head's change, by prompt."""
         found = torch.autograd.grad(scalar, list(heads.z.values()), retain_graph=not is_last)
         g = dict(zip(heads.z, found, strict=True))
         by_step = zip(steps, deltas, strict=True)
@@ -145,7 +142,7 @@ def _read_batch(
 
 
 def _targets(run: Run, batch: Batch, rows: BatchRows, measure: str, log_p: torch.Tensor) -> torch.Tensor:
-    """The distribution that the cross-entropy of each row is taken with, `[row, outcome]`."""
+    """The target distribution of the cross-entropy of each row, `[row, outcome]`."""
     if measure == "posterior_kl":
         assert run.prompts.posterior is not None
         return torch.from_numpy(np.asarray(run.prompts.posterior)[rows.row]).to(log_p)
@@ -154,9 +151,9 @@ def _targets(run: Run, batch: Batch, rows: BatchRows, measure: str, log_p: torch
 
 
 def _draws(log_p: torch.Tensor, rows: BatchRows, screen: Screen) -> list[torch.Tensor]:
-    """Outcomes drawn from each row's prediction, the same in whatever batch the row is; one tensor `[row]` a draw.
+    """Outcomes drawn from each row's prediction, independent of its batch; one tensor `[row]` per draw.
 
-    Quantiles are drawn one from each of `n_draws` equal parts, in random order: less scatter, and still no bias.
+    Quantiles are drawn one from each of `n_draws` equal parts, in random order: less variance, and no bias.
     """
     n = screen.n_draws
     quantiles = np.empty((len(rows.row), n))

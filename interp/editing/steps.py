@@ -1,8 +1,8 @@
-"""Edits as tensor operations: one step an edit and layer, for several variants of the edit side by side.
+"""Edits as tensor operations: one step per edit and layer, for several variants of the edit at once.
 
-Variants differ in numbers alone (axes, doses, heads); their rows lie behind one another in a batch. Every step takes
-and gives `[variant, prompt, pos, feature]`, heads laid end to end; numbers are `[variant, ...]`. The edited tensor at
-dose 1 is as interp.edits defines it.
+Variants differ in numbers alone (axes, doses, heads); their rows follow one another in a batch. Steps take and return
+`[variant, prompt, pos, feature]`, heads concatenated; numbers are `[variant, ...]`. The edited tensor at dose 1 is as
+interp.edits defines it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,7 +19,7 @@ Numbers = Mapping[str, np.ndarray]
 
 
 def signature(edit: Edit, info: ModelInfo) -> tuple[object, ...]:
-    """What two edits must share to be variants of one step: everything but the numbers."""
+    """A key that is equal for two edits if they can be variants of one step: everything but the numbers."""
     shapes = tuple((name, value.shape) for name, value in numbers(edit, info).items())
     settings = [getattr(edit, name, None) for name in ("by", "lens")]
     donor = id(edit.donor) if isinstance(edit, PatternsOf) else None
@@ -27,7 +27,7 @@ def signature(edit: Edit, info: ModelInfo) -> tuple[object, ...]:
 
 
 def numbers(edit: Edit, info: ModelInfo) -> Numbers:
-    """The numbers of an edit in the space of all heads of its site, by name; `dose` is a single one."""
+    """The numbers of an edit, by name, in the space of all heads of its site."""
     found: dict[str, np.ndarray] = {"dose": np.array(edit.dose)}
     if isinstance(edit, SubspaceEdit):
         found |= {
@@ -67,7 +67,7 @@ def _in_all_heads(edit: SubspaceEdit, vectors: np.ndarray, info: ModelInfo) -> n
 
 @dataclass(frozen=True)
 class EditedRows:
-    """The rows of a batch that an edit acts on: `mask` `[prompt, pos]`, and of each its number among them."""
+    """The rows of a batch that an edit acts on: `mask` `[prompt, pos]`, and the `number` of each among all edited."""
 
     mask: torch.Tensor
     number: torch.Tensor
@@ -80,8 +80,8 @@ class EditedRows:
 class EditStep:
     """One edit at one layer. `numbers` are float64, `[variant, 1 or row, feature]`; `dose` `[variant]`.
 
-    `others` gives, for ablations by mean and by resampling, what the unedited model has there (`HeadOutputs`), and for
-    the patterns of another model its queries or keys (`donor_patterns`).
+    `others` are tensors to put in place: head outputs of the unedited model (`HeadOutputs`) for ablations by mean and
+    resampling, queries or keys of a donor (`donor_patterns`), or the stream before a bypassed layer.
     """
 
     index: int
@@ -98,7 +98,7 @@ class EditStep:
         if "ablated" in n:
             put = n.get("mean", others)
             return torch.where(n["ablated"].bool(), 0.0 if put is None else put.to(flat), flat).view(x.shape)
-        if "covectors" not in n:  # the stream before a layer, a donor's queries; without any, nothing is added
+        if "covectors" not in n:  # the tensor is replaced, or removed
             return torch.zeros_like(x) if others is None else others.to(x).view(x.shape)
         c = flat @ n["covectors"].mT  # [variant, row, axis]
         match self.edit.kind:
@@ -126,7 +126,7 @@ class EditStep:
 
 @dataclass(frozen=True)
 class SeenStep:
-    """One step as it happened: the tensor before and after it, `[variant, prompt, pos, feature]`."""
+    """One step as applied: the tensor before and after it, `[variant, prompt, pos, feature]`."""
 
     step: EditStep
     before: torch.Tensor

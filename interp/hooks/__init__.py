@@ -1,1 +1,1 @@
-"""Where activations are captured and edited: the attention function, hooks on blocks, attention rows, gradients."""
+"""Captures and edits of activations: the attention hook, hooks on blocks, attention rows, gradients."""

@@ -1,15 +1,14 @@
-"""The attention hook: one function registered with transformers that every layer of every supported family calls.
+"""The attention hook: a function registered with transformers that attention modules call instead of their kernel.
 
-While a model is being listened to, its attention modules call `_attention` instead of their kernel. Listeners see
-queries, keys and values per head, after rotary embedding and before grouped heads are repeated, may replace them, and
-see or replace the head outputs; the attention itself is left to the fast kernel. Leaving restores the model exactly.
+Listeners see, and may replace, queries, keys and values per head, after rotary embedding and before grouped heads are
+repeated, and head outputs; the fast kernel still computes attention. On leaving, the model is restored exactly.
 """
 
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from functools import wraps
-from typing import Any, ParamSpec, TypeVar
+from typing import Any
 from weakref import WeakKeyDictionary, WeakSet
 
 import torch
@@ -17,9 +16,9 @@ from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from interp.errors import InterpError, ModelError, UsageError
-from interp.hooks.own_attention import asking, has_own_attention
+from interp.hooks.own_attention import attending_by, has_own_attention
 from interp.hooks.pattern import BLOCK, AttentionCall, pattern_rows, visible_keys
-from interp.hooks.ropes import rotating_afresh
+from interp.hooks.ropes import resetting_ropes
 from interp.hooks.state import as_described, refuse_mode
 from interp.model import Model
 
@@ -56,22 +55,22 @@ class Listener:
 
 
 Ours = Callable[[], bool]
-"""Whether the thread that asks is one whose passes are meant."""
+"""Whether the passes of the current thread are read or edited."""
 
 
-_EARS: WeakKeyDictionary[torch.nn.Module, list[tuple[int, Ours, Listener]]] = WeakKeyDictionary()
-"""Who listens to an attention module: the number of its layer, the threads whose passes are meant, and the listener."""
+_LISTENERS: WeakKeyDictionary[torch.nn.Module, list[tuple[int, Ours, Listener]]] = WeakKeyDictionary()
+"""By attention module: its layer, the threads whose passes are seen, and the listener."""
 _READERS: WeakKeyDictionary[torch.nn.Module, list[int]] = WeakKeyDictionary()
-"""Of every model that is read, the thread that reads it, once for each block it is in."""
+"""By model: the thread that reads it, once for each block that it has entered."""
 _ENTERING = threading.Lock()
 
 
 @contextmanager
 def claimed(model: Model) -> Iterator[None]:
-    """Let this thread alone read or edit `model` until the block is left; blocks of one thread may be nested.
+    """Let only this thread read or edit `model` inside the block; blocks of one thread may be nested.
 
-    Whatever passes or puts hooks on a model has to claim it first: this is where its state is looked at
-    (`interp.hooks.state`), here and at every pass. Raises `InterpError` in a second thread.
+    All code that runs a model or puts hooks on it claims it first, because its state (`interp.hooks.state`)
+    is checked here, and at every pass. Raises `InterpError` in a second thread.
     """
     me = threading.get_ident()
     with _ENTERING:
@@ -84,35 +83,31 @@ def claimed(model: Model) -> Iterator[None]:
             )
         readers.append(me)
     try:
-        look = in_own_thread(this_thread(), lambda *_: refuse_mode(model))  # before each of its passes
-        with as_described(model), nullcontext() if len(readers) > 1 else model.module.register_forward_pre_hook(look):
+        check = in_own_thread(this_thread(), lambda *_: refuse_mode(model))
+        with as_described(model), nullcontext() if len(readers) > 1 else model.module.register_forward_pre_hook(check):
             yield
     finally:
         with _ENTERING:
             readers.pop()
 
 
-_P = ParamSpec("_P")
-_T = TypeVar("_T")
-
-
 def this_thread() -> Ours:
-    """The thread that calls this, alone."""
+    """The calling thread only."""
     me = threading.get_ident()
     return lambda: threading.get_ident() == me
 
 
 def this_thread_and_new_ones() -> Ours:
-    """The thread that calls this and all that start from now on; those that run already are others."""
+    """The calling thread and all threads that start from now on."""
     others = WeakSet(thread for thread in threading.enumerate() if thread is not threading.current_thread())
     return lambda: threading.current_thread() not in others
 
 
-def in_own_thread(ours: Ours, hook: Callable[_P, _T]) -> Callable[_P, _T | None]:
-    """A hook that leaves alone what other threads pass through the model meanwhile."""
+def in_own_thread(ours: Ours, hook: Callable[..., Any]) -> Callable[..., Any]:
+    """The hook, limited to passes of threads that are `ours`."""
 
     @wraps(hook)
-    def hooked(*args: _P.args, **kwargs: _P.kwargs) -> _T | None:
+    def hooked(*args: Any, **kwargs: Any) -> Any:
         return hook(*args, **kwargs) if ours() else None
 
     return hooked
@@ -132,7 +127,7 @@ def listening(model: Model, *listeners: Listener, ours: Ours | None = None) -> I
 
     Raises:
         InterpError: Another thread already listens to this model.
-        UsageError: No listener is given, or what is none.
+        UsageError: No listener is given, or something else.
 
     Examples:
         >>> model = interp.load("tunnel:bijection-gpt-neox")
@@ -147,28 +142,28 @@ def listening(model: Model, *listeners: Listener, ours: Ours | None = None) -> I
     with claimed(model):
         with _ENTERING:
             for layer, module in modules.items():
-                _EARS[module] = [*_EARS.get(module, ()), *((layer, ours, listener) for listener in listeners)]
+                _LISTENERS[module] = [*_LISTENERS.get(module, ()), *((layer, ours, each) for each in listeners)]
         try:
-            with attention_function(model, ATTENTION), rotating_afresh(model):
+            with attention_function(model, ATTENTION), resetting_ropes(model):
                 yield
         finally:
             with _ENTERING:
                 for module in modules.values():
-                    _EARS[module] = [ear for ear in _EARS[module] if not any(ear[2] is mine for mine in listeners)]
+                    _LISTENERS[module] = [e for e in _LISTENERS[module] if not any(e[2] is mine for mine in listeners)]
 
 
 @contextmanager
 def attention_function(model: Model, name: str) -> Iterator[None]:
-    """Let `model` use another registered attention function (`eager`, say) until the block is left."""
+    """Let `model` use another registered attention function, such as `eager`, inside the block."""
     modules: list[Any] = list(model.family.attention_modules(model.module))
-    # Layers that were copied have configurations of their own; masks are made by that of the model.
+    # Copied layers have their own configurations; masks are made by the model's.
     configs = {id(c): c for c in (model.config, *(getattr(m, "config", model.config) for m in modules))}
     is_own = name == ATTENTION and has_own_attention(model)
     before = {key: config._attn_implementation for key, config in configs.items()}
     try:
         for config in configs.values():
             config._attn_implementation = "eager" if is_own else name
-        with asking(model, _attention) if is_own else nullcontext():
+        with attending_by(model, _attention) if is_own else nullcontext():
             yield
     finally:
         for key, config in configs.items():
@@ -189,7 +184,7 @@ def _attention(
     gate: torch.Tensor | None = None,
     **keywords: Any,
 ) -> tuple[torch.Tensor, None]:
-    """Our attention function; arguments and result as transformers' interface defines them."""
+    """The attention function; arguments and result are those of transformers' interface."""
     unknown = sorted(k for k, v in keywords.items() if v is not None and k not in _HARMLESS)
     if unknown:
         raise ModelError(
@@ -197,10 +192,10 @@ def _attention(
             found=f"its attention passes the keywords {unknown}, which change what attention computes",
             fix="This model cannot be read yet; please report it with the name of the model.",
         )
-    ears = _EARS.get(module, [])
-    listeners = [listener for _, ours, listener in ears if ours()]
+    entries = _LISTENERS.get(module, [])
+    listeners = [listener for _, ours, listener in entries if ours()]
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
-    layer = ears[0][0] if ears else -1  # which nobody hears
+    layer = entries[0][0] if entries else -1
     call = AttentionCall(layer, query, key, value, scale, attention_mask, softcap, s_aux, bias=bias, gate=gate)
     for listener in listeners:
         listener.before(call)
@@ -215,7 +210,7 @@ def _attention(
 def _kernel(module: torch.nn.Module, call: AttentionCall, dropout: float) -> torch.Tensor:
     sdpa = ALL_ATTENTION_FUNCTIONS["sdpa"]
     k, v, mask = call.k, call.v, call.mask
-    if not hasattr(module, "num_key_value_groups"):  # by which transformers' function repeats grouped heads itself
+    if not hasattr(module, "num_key_value_groups"):  # with it, transformers' function repeats grouped heads
         k, v = (x.repeat_interleave(call.q.shape[1] // x.shape[1], dim=1) for x in (k, v))
     if call.bias is not None:
         visible = visible_keys(call, call.positions)[:, None]  # [batch or 1, 1, pos, key_pos]
@@ -226,14 +221,13 @@ def _kernel(module: torch.nn.Module, call: AttentionCall, dropout: float) -> tor
 
 
 def _in_blocks(call: AttentionCall) -> torch.Tensor:
-    """Attention with soft-capped scores or learnt sinks, which the fast kernel leaves out, in blocks of queries."""
+    """Attention with soft-capped scores or learnt sinks, which the fast kernel lacks, in blocks of queries."""
     repeat = call.q.shape[1] // call.v.shape[1]
     v = call.v.repeat_interleave(repeat, dim=1)  # [batch, head, key_pos, d_head]
     parts = [pattern_rows(call, part).to(v.dtype) @ v for part in call.positions.split(BLOCK, dim=1)]
     return torch.cat(parts, dim=2).transpose(1, 2).contiguous()  # [batch, pos, head, d_head]
 
 
-# Both are needed: without the mask function of the same name our function would get no mask and padded or windowed rows
-# would be silently wrong.
+# Without the mask function of the same name, the attention function would get no mask.
 ALL_ATTENTION_FUNCTIONS.register(ATTENTION, _attention)
 ALL_MASK_ATTENTION_FUNCTIONS.register(ATTENTION, ALL_MASK_ATTENTION_FUNCTIONS["sdpa"])

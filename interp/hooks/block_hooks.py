@@ -1,8 +1,8 @@
-"""What the attention hook does not see: block outputs, the residual stream and projections before rotary embedding.
+"""Forward hooks for the residual stream, block outputs, routers and projections before rotary embedding.
 
-Forward hooks from the family table, always removed again. Each calls `on_site(site, layer, tensor)` with the tensor of
-a whole batch: `[batch, pos, d_model]`, or `[batch, pos, head, d_head]` for `q_pre` and `k_pre`. What it returns takes
-the place of the stream that enters a layer (`resid`), of what one returns (`block`), or of what a part of one does.
+Each calls `on_site(site, layer, tensor)` with the tensor of a whole batch: `[batch, pos, d_model]`, or `[batch, pos,
+head, d_head]` for `q_pre` and `k_pre`. What it returns replaces the residual stream that enters a layer (`resid`), the
+output of a block (`block`), or that of a part of one.
 """
 
 import math
@@ -28,13 +28,13 @@ def block_hooks(
     model: Model, sites: Collection[str], on_site: SiteHook, *, layers: Collection[int] | None = None,
     ours: Ours | None = None, scaled: bool = True,
 ) -> Iterator[None]:  # fmt: skip
-    """Report the block sites asked for during every forward pass inside the block.
+    """Report these `sites` during every forward pass inside the block.
 
-    Of some `layers` (depths, of the stream) where these are named, in passes of threads that are `ours`, by default of
-    this one. Outputs of parts are `scaled` as they are added to the stream, or as they are, where they are replaced.
+    `layers` limits the layers (depths, for `resid`), `ours` the threads, by default to this one. Outputs of parts are
+    `scaled` as they are added to the residual stream; unscaled ones can be replaced.
     """
     shape: dict[int, torch.Size] = {}
-    """Of the stream in the pass of each thread: inside a block some families have batch and position in one row."""
+    """Shape of the residual stream, by thread: inside a block some families flatten batch and position."""
     ours = ours or this_thread()
 
     def keep_shape(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -85,7 +85,7 @@ def _input(on_site: SiteHook, layer: int) -> Callable[..., Any]:
 
 
 def _behind_the_blocks(hook: Callable[..., Any], through: set[int]) -> Callable[..., Any]:
-    """The hook for one call after each pass `through` the blocks: NanoChat's final norm is also its first."""
+    """The hook, limited to one call after each pass `through` the blocks: NanoChat's final norm is also its first."""
 
     def once(*called: Any) -> Any:
         if threading.get_ident() not in through:
@@ -97,17 +97,17 @@ def _behind_the_blocks(hook: Callable[..., Any], through: set[int]) -> Callable[
 
 
 def hidden_states(args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.Tensor:
-    """What a block, an attention module or a norm is called with: its first argument, by place or by name."""
+    """The first argument of a block, an attention module or a norm."""
     return args[0] if args else kwargs["hidden_states"]
 
 
 def first_of(out: Any) -> torch.Tensor:
-    """What a module returns, or the first of several things."""
+    """The output of a module, or the first of several."""
     return out[0] if isinstance(out, tuple) else out
 
 
 def at_head(model: Model, pick: Callable[[torch.Tensor], torch.Tensor]) -> AbstractContextManager[object]:
-    """Let the output head of passes of this thread make the logits of what `pick` takes alone, `[1, row, vocab]`."""
+    """Limit logits, in passes of this thread, to the rows that `pick` takes: `[1, row, vocab]`."""
 
     def hook(head: torch.nn.Module, args: tuple[Any, ...]) -> tuple[torch.Tensor, ...]:
         return (pick(args[0])[None],)
@@ -119,9 +119,9 @@ def at_head(model: Model, pick: Callable[[torch.Tensor], torch.Tensor]) -> Abstr
 def on_sum(
     modules: Sequence[torch.nn.Module], hook: Callable[..., Any]
 ) -> list[tuple[torch.nn.Module, Callable[..., Any]]]:
-    """Modules whose outputs a block sums, in the order in which they run, each with its forward hook.
+    """Each of the modules whose outputs a block sums, in order, with its forward hook.
 
-    Together they let `hook` see the sum, as if the last module returned it; what it returns takes the sum's place.
+    Together they let `hook` see, and replace, the sum, as if the last module returned it.
     """
     *early, last = modules
     kept: dict[tuple[int, int], torch.Tensor] = {}
@@ -153,10 +153,9 @@ def _output(on_site: SiteHook, site: str, layer: int, shape: dict[int, torch.Siz
 
 
 def _routed(on_site: SiteHook, layer: int, shape: dict[int, torch.Size], sites: Collection[str]) -> Callable[..., None]:
-    """Routers see positions in one row; weights are those that the family uses, renormalised or not.
+    """The hook for a router, which gets positions in one row; weights are those that the family uses.
 
-    They return logits, weights and indices of experts; that of `granitemoe` the other way round before transformers
-    5.21.
+    Routers return logits, weights and indices of experts; `granitemoe` in reverse before transformers 5.21.
     """
 
     def hook(module: torch.nn.Module, args: tuple[Any, ...], out: tuple[torch.Tensor, ...]) -> None:
@@ -176,10 +175,7 @@ def _routed(on_site: SiteHook, layer: int, shape: dict[int, torch.Size], sites: 
 def _projection(
     model: Model, block: torch.nn.Module, site: str, layer: int, on_site: SiteHook
 ) -> tuple[torch.nn.Module, Callable[..., None]]:
-    """The module whose output holds the projection, and a hook that picks its heads.
-
-    Where the family normalises queries or keys, they are normalised here, also if it does so behind rotary embedding.
-    """
+    """The module whose output has the projection, and a hook that picks its heads, normalised if the family does so."""
     family = model.family
     which: Projection = "q" if site == "q_pre" else "k"
     assert family.attention is not None and family.layout is not None
@@ -203,11 +199,11 @@ def _projection(
 
 
 class EnoughRead(Exception):
-    """Nobody reads what comes after this point of the pass."""
+    """Ends a pass after the last activation that is read."""
 
 
 def ending(model: Model, depth: int) -> AbstractContextManager[object]:
-    """Let passes inside the block raise `EnoughRead` at this depth of the residual stream; none does at the outputs."""
+    """Let passes in the block raise `EnoughRead` at this depth of the residual stream; not beyond the last layer."""
     if depth > model.info.n_layers:
         return nullcontext()
 

@@ -1,15 +1,15 @@
-"""The gradients of one attention layer, by autograd through the model's own kernel and by the laws of Paper II.
+"""The gradients of one attention layer, by autograd through the model's kernel and by the laws of Paper II.
 
 With scores s_ij, responsibilities α_i = softmax_j(s_ij), head outputs z_i = Σ_j α_ij v_j, u_i = ∂L/∂z_i and
-b_ij = u_i·v_j, whatever the model does with z and whatever the loss L is:
+b_ij = u_i·v_j, for any loss L and any use of z:
 
     ∂L/∂s_ij = α_ij (b_ij − Σ_k α_ik b_ik) = −α_ij A_ij      (A: the advantage), so every row sums to 0
     ∂L/∂v_j  = Σ_i α_ij u_i
     ∂L/∂q_i  = c Σ_j ∂L/∂s_ij k_j,   ∂L/∂k_j = c Σ_i ∂L/∂s_ij q_i      (c: the scaling of scores, mostly 1/√d_k)
 
-Keys and values that several heads share receive the sum over these heads. Scores are reached through the hook: zeros
-are added to the mask, and the gradient at these zeros is the gradient at the scores. Queries and keys are those after
-rotary embedding. Everything is in float64, on a copy of the model; the loss is in bits.
+Shared keys and values receive the sum over their heads. Scores are reached through the attention hook: the gradient at
+zeros that are added to the mask is the gradient at the scores. Queries and keys are those after rotary embedding. All
+is in float64, on a copy of the model; the loss is in bits.
 
 Source: Paper II (arXiv 2512.22473), equations of section 3.
 """
@@ -20,7 +20,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-import psutil
 import torch
 
 from interp.errors import ModelError, UsageError
@@ -30,12 +29,13 @@ from interp.hooks.state import as_described
 from interp.information import BITS_PER_NAT
 from interp.model import Model
 from interp.system.float64 import double, has_float64
+from interp.system.memory import available_bytes
 from interp.system.plain_numbers import from_0
 
 
 @dataclass(frozen=True)
 class ScoredSequence:
-    """Token ids `[pos]`, and at which positions which token was to be predicted; the loss is the mean over these."""
+    """Token ids `[pos]`, and the positions and targets of the predictions whose mean is the loss."""
 
     ids: torch.Tensor
     positions: torch.Tensor
@@ -51,8 +51,7 @@ class ScoredSequence:
 class LayerGradients:
     """One layer on one sequence: what attention computed, and autograd's gradients of the loss in bits.
 
-    Of heads `[head, pos, ...]`, of shared keys and values `[kv_head, pos, d_head]`; scores are those that the softmax
-    receives, after a cap where the model has one.
+    Shapes are `[head, pos, ...]`, and `[kv_head, pos, d_head]` for keys and values; scores are after any cap.
     """
 
     loss_bits: float
@@ -87,18 +86,18 @@ class LayerGradients:
 
     @cached_property
     def advantage(self) -> torch.Tensor:
-        """A_ij: by how much value j serves the loss at i better than the average one."""
+        """A_ij: by how much more than the average value j lowers the loss at i."""
         return (self.alpha * self.benefit).sum(dim=-1, keepdim=True) - self.benefit
 
     def value_law(self) -> torch.Tensor:
         return self._shared(self.alpha.mT @ self.d_z)
 
     def residuals(self) -> dict[str, float]:
-        """Largest |autograd − law| of each law over the largest |autograd|; `rows`: of the row sums of ∂L/∂s."""
+        """Largest |autograd − law| of each law over the largest |autograd|; `rows` is for the row sums of ∂L/∂s."""
         return self._residuals(-self.alpha * self.advantage, self.value_law(), self.d_scores)
 
     def residuals_of_wrong_laws(self) -> dict[str, float]:
-        """The same with laws that are nearly right: b not centred, values that are attended to evenly."""
+        """The residuals of two wrong laws: b not centred, and even attention to values."""
         seen = self.visible.to(self.q.dtype).expand_as(self.alpha)
         even = seen / seen.sum(dim=-1, keepdim=True)
         uncentred = self.alpha * self.benefit
@@ -113,12 +112,12 @@ class LayerGradients:
         }  # fmt: skip
         found = {name: relative_error(autograd, law) for name, (autograd, law) in pairs.items()}
         rows = summed.sum(dim=-1)
-        if self.sink is not None:  # whose value is zero: a row and its sink sum to 0
+        if self.sink is not None:  # a sink has no value: a row and its sink sum to 0
             rows = rows + (self.alpha.sum(dim=-1) - 1) * (self.alpha * self.benefit).sum(dim=-1)
         return found | {"rows": float(rows.abs().max() / self.d_scores.abs().max())}
 
     def alpha_after(self, q: torch.Tensor, k: torch.Tensor) -> torch.Tensor:
-        """The responsibilities that these queries and keys would give, under the same mask."""
+        """The responsibilities for these queries and keys, under the same mask."""
         s = capped(self._product(q, k), self.softcap)
         return _weights(s.masked_fill(~self.visible, -torch.inf), self.sink)
 
@@ -127,7 +126,6 @@ class LayerGradients:
 
     @property
     def _slope(self) -> torch.Tensor | float:
-        """The derivative of the capped scores by the product of query and key."""
         if self.softcap is None:
             return 1.0
         return 1 - torch.tanh(self._product(self.q, self.k) / self.softcap).square()
@@ -137,15 +135,15 @@ class LayerGradients:
 
 
 def relative_error(autograd: torch.Tensor, law: torch.Tensor) -> float:
-    """max |autograd − law| / max |autograd|; NaN where autograd gives no gradient at all."""
+    """max |autograd − law| / max |autograd|; NaN if all gradients are 0."""
     return float((autograd - law).abs().max() / autograd.abs().max())
 
 
 def in_float64(model: Model, n_copies: int = 1) -> Model:
-    """A copy of the model in float64, on the CPU where its device has none; the model itself stays as it is.
+    """A copy of the model in float64, on the CPU if its device has no float64.
 
-    Raises `UsageError` for a model without attention and `ModelError` for a quantised one, or one of which `n_copies`
-    in float64 (weights and gradients, say) would not fit into the free memory.
+    Raises `UsageError` for a model without attention and `ModelError` for a quantised one, or if `n_copies` in float64
+    (of weights, and gradients) exceed the free memory.
     """
     if not model.family.has_attention:
         raise UsageError(
@@ -154,7 +152,7 @@ def in_float64(model: Model, n_copies: int = 1) -> Model:
             fix="Name a transformer; `interp list models` shows some.",
         )
     refuse_without_gradients(model)
-    needed, free = 8 * n_copies * model.info.n_parameters, psutil.virtual_memory().available
+    needed, free = 8 * n_copies * model.info.n_parameters, available_bytes(torch.device("cpu"))
     if needed > free:
         raise ModelError(
             asked=f"{model.name} in float64",
@@ -173,7 +171,7 @@ def in_float64(model: Model, n_copies: int = 1) -> Model:
 
 
 def refuse_without_gradients(model: Model, *, of_weights: bool = True) -> None:
-    """Raise `ModelError` for a model that gradients do not pass, or that has none `of_weights`, being quantised."""
+    """Raise `ModelError` for a model without gradients; quantised ones have no gradients `of_weights`."""
     made_there = any(parameter.is_inference() for parameter in model.module.parameters())
     reasons = {
         "its weights are quantised": of_weights and model.info.quantisation is not None,
@@ -188,13 +186,13 @@ def refuse_without_gradients(model: Model, *, of_weights: bool = True) -> None:
 
 @contextmanager
 def with_gradients() -> Iterator[None]:
-    """Let gradients be computed in the block, or the function, also where the caller has switched them off."""
+    """Compute gradients in the block, or the function, even if the caller has disabled them."""
     with torch.inference_mode(False), torch.enable_grad():
         yield
 
 
 class _Layer(Listener):
-    """Makes queries, keys, values and zeros at the scores of one layer the leaves of a graph, or edits its values."""
+    """Makes queries, keys, values and zeros at the scores of one layer leaves of a graph, or applies a change."""
 
     def __init__(self, layer: int, change: Callable[[AttentionCall], None] | None = None) -> None:
         self.layer, self.change = layer, change
@@ -221,7 +219,7 @@ class _Layer(Listener):
         self.call = call
 
     def after(self, call: AttentionCall, z: torch.Tensor) -> torch.Tensor:
-        # The hooks' own attention with a cap or a sink is in float32 and not made for gradients: it is done again here.
+        # The hook's attention with a cap or a sink is in float32 and without gradients, so it is repeated here.
         z = z if call.softcap is None and call.sink is None else self._again(call)
         if call is self.call:
             self.z = z
@@ -240,7 +238,7 @@ def _visible(call: AttentionCall) -> torch.Tensor:
 
 
 def capped(product: torch.Tensor, softcap: float | None) -> torch.Tensor:
-    """Scores bent to stay within ± the cap; as they are without one."""
+    """Scores within ± the cap, if there is one."""
     return product if softcap is None else torch.tanh(product / softcap) * softcap
 
 
@@ -260,7 +258,7 @@ def loss_bits(model: Model, sequence: ScoredSequence) -> torch.Tensor:
 
 
 def with_attention(model: Model, layer: int) -> int:
-    """The layer counted from 0; `UsageError` where there is none, or it has no attention."""
+    """The layer counted from 0; raises `UsageError` if it does not exist or has no attention."""
     asked = f"layer {layer} of {model.name}"
     (layer,) = from_0(asked, [layer], model.info.n_layers, "it has the layers")
     model.info.refuse_without_attention(asked, [layer])
@@ -268,7 +266,7 @@ def with_attention(model: Model, layer: int) -> int:
 
 
 def layer_gradients(model: Model, layer: int, sequence: ScoredSequence) -> LayerGradients:
-    """One pass of a float64 model on one sequence and back to the scores, queries, keys and values of a layer."""
+    """The gradients of one pass of a float64 model at the scores, queries, keys and values of a layer."""
     seen = _Layer(with_attention(model, layer))
     with torch.enable_grad(), listening(model, seen):
         loss = loss_bits(model, sequence)
@@ -285,7 +283,7 @@ def layer_gradients(model: Model, layer: int, sequence: ScoredSequence) -> Layer
 
 
 def loss_with_values(model: Model, layer: int, sequence: ScoredSequence, v: torch.Tensor) -> float:
-    """The loss in bits with the values `[kv_head, pos, d_head]` of one layer put in place of its own."""
+    """The loss in bits with values `[kv_head, pos, d_head]` in place of those of one layer."""
 
     def put(call: AttentionCall) -> None:
         call.v = v[None]
@@ -295,7 +293,7 @@ def loss_with_values(model: Model, layer: int, sequence: ScoredSequence, v: torc
 
 
 def queries_and_keys(model: Model, layer: int, sequence: ScoredSequence) -> tuple[torch.Tensor, torch.Tensor]:
-    """What one layer compares on a sequence: queries and keys after rotary embedding."""
+    """Queries and keys of one layer on a sequence, after rotary embedding."""
     found: list[torch.Tensor] = []
 
     def keep(call: AttentionCall) -> None:
@@ -307,10 +305,7 @@ def queries_and_keys(model: Model, layer: int, sequence: ScoredSequence) -> tupl
 
 
 def step_all_weights(model: Model, sequences: list[ScoredSequence], size: float) -> None:
-    """One step of plain descent on the mean loss of all sequences, its length `size` times that of the weights.
-
-    The model, a copy of its own, is changed.
-    """
+    """Change the model by one gradient step on the mean loss, of length `size` times that of all weights."""
     parameters = list(model.module.parameters())
     for p in parameters:
         p.requires_grad_(True)

@@ -1,7 +1,7 @@
-"""Attention modules that compute attention themselves, or do something to head outputs that no interface shows.
+"""Attention modules that compute attention themselves, or change head outputs outside transformers' interface.
 
-While the model is listened to, each does what its own code does up to queries, keys and values, and hands these to the
-attention function of ours. That the result is the module's own is what the self-check compares on every load.
+Under the attention hook, each computes queries, keys and values as its own code does and passes them to the hook's
+function. The self-check compares the result with the module's own.
 """
 
 import sys
@@ -19,17 +19,17 @@ from interp.model import Model
 
 Attend = Callable[..., tuple[torch.Tensor, None]]
 """The attention function of transformers' interface; `bias` `[batch or 1, head, key_pos]` is added to the scores, and
-head outputs are multiplied by a `gate` `[batch, pos, head, d_head]`. What else a module was `given` is handed on, so
-that what changes the mathematics is refused there."""
+head outputs are multiplied by a `gate` `[batch, pos, head, d_head]`. It gets all other arguments of a module too, and
+raises an error for those that change the mathematics."""
 
 
 def cache_name(module: torch.nn.Module) -> str:
-    """What the module calls a cache of earlier tokens: `cache` in newer transformers, `past_key_values` before."""
+    """The module's argument for a cache: `cache` in newer transformers, `past_key_values` before."""
     return "cache" if "cache" in signature(module.forward).parameters else "past_key_values"
 
 
 def cache_given(given: Mapping[str, Any]) -> Any:
-    """The cache of earlier tokens among what a module was given, by its newer name, its older ones or Mamba's."""
+    """The cache of earlier tokens among a module's arguments, or None."""
     caches = (given.get(name) for name in ("cache", "past_key_values", "layer_past", "cache_params"))
     return next((cache for cache in caches if cache is not None), None)
 
@@ -37,31 +37,30 @@ def cache_given(given: Mapping[str, Any]) -> Any:
 def _after_earlier(
     module: Any, key: torch.Tensor, value: torch.Tensor, given: Mapping[str, Any]
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Keys and values behind those of earlier tokens, where an attention module was given a cache of these."""
     cache = cache_given(given)
     return (key, value) if cache is None else cache.update(key, value, module.layer_idx)
 
 
 def has_own_attention(model: Model) -> bool:
-    """Whether the attention of this model asks no interface; that of GPT-J does in newer transformers."""
+    """Whether attention of this model bypasses transformers' interface; GPT-J's does in older transformers only."""
     name, _ = _OWN.get(model.family.name, ("", None))
     return any(hasattr(module, name) for module in model.family.attention_modules(model.module))
 
 
 @contextmanager
-def asking(model: Model, attend: Attend) -> Iterator[None]:
-    """Let the attention modules of such a model call `attend` until the block is left."""
+def attending_by(model: Model, attend: Attend) -> Iterator[None]:
+    """Let the attention modules of such a model call `attend` inside the block."""
     name, replacement = _OWN[model.family.name]
     with ExitStack() as stack:
         for module in model.family.attention_modules(model.module):
-            # Where accelerate has put its own forward, the module's is what that calls.
+            # accelerate's forward calls the module's, which it keeps as `_old_forward`
             place = "_old_forward" if name == "forward" and hasattr(module, "_old_forward") else name
             stack.enter_context(held(module, place, partial(replacement, attend, module)))
         yield
 
 
 def _seen(mask: torch.Tensor | None) -> torch.Tensor | None:
-    """True where a key is seen, from what eager attention adds to its scores."""
+    """True where a key is visible, from the mask that eager attention adds to its scores."""
     return mask if mask is None or mask.dtype == torch.bool else mask == 0
 
 
@@ -75,7 +74,7 @@ def _gptj(
 def _gpt_neo(
     attend: Attend, module: Any, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor | None
 ) -> tuple[torch.Tensor, None]:
-    """Scores are not scaled; layers of the kind `local` see a window, which is in a mask of the module's own."""
+    """Scores are not scaled; the window of `local` layers is in a mask of the module."""
     n, n_keys = query.shape[2], key.shape[2]
     seen, own = _seen(mask), module.bias[:, :, n_keys - n : n_keys, :n_keys]
     z, _ = attend(module, query, key, value, own if seen is None else own & seen, scaling=1.0)
@@ -112,7 +111,7 @@ def _falcon(
     attend: Attend, module: Any, hidden_states: torch.Tensor, alibi: None, attention_mask: torch.Tensor | None,
     position_embeddings: Any = None, **given: Any,
 ) -> tuple[torch.Tensor, None]:  # fmt: skip
-    """Newer models hand on every key and value once for each query head; the hook gets each once."""
+    """Newer models repeat keys and values for each query head; the hook gets each once."""
     query, key, value = (x.transpose(1, 2) for x in module._split_heads(module.query_key_value(hidden_states)))
     query, key = apply_rotary_pos_emb(query, key, *position_embeddings)
     key, value = _after_earlier(module, key, value, given)
@@ -125,7 +124,7 @@ def _gated(
     attend: Attend, module: Any, hidden_states: torch.Tensor, position_embeddings: tuple[torch.Tensor, torch.Tensor],
     attention_mask: torch.Tensor | None, **given: Any,
 ) -> tuple[torch.Tensor, None]:  # fmt: skip
-    """Queries come with a gate for each number of their head's output."""
+    """The query projection also has a gate for each number of the head's output."""
     by_head = (*hidden_states.shape[:2], -1, module.head_dim)
     query, gate = module.q_proj(hidden_states).unflatten(-1, (-1, 2 * module.head_dim)).chunk(2, dim=-1)
     query, key = module.q_norm(query), module.k_norm(module.k_proj(hidden_states).view(by_head))
@@ -148,4 +147,4 @@ _OWN: dict[str, tuple[str, Callable[..., tuple[torch.Tensor, None]]]] = {
     "qwen3_5_text": ("forward", _gated),
     "qwen3_5_moe_text": ("forward", _gated),
 }
-"""Of each family the method that is replaced, and what does its work."""
+"""By family, the method that is replaced, and its replacement."""

@@ -1,8 +1,7 @@
 """Attention rows from queries and keys, and their reduction to a few numbers, in blocks of queries.
 
-A row is computed only where it is wanted: one query at the last position costs one row a layer. Where every position
-is wanted, scores exist for one block of queries at a time, so memory grows with the length and not with its square.
-Scores, exponentials and sums are float32 whatever the model computes in.
+Only requested rows are computed, for one block of queries at a time, so memory grows with the length and not with its
+square. Scores, exponentials and sums are float32 in every precision of the model.
 """
 
 from collections.abc import Sequence
@@ -13,25 +12,25 @@ import torch
 from interp.information import BITS_PER_NAT
 
 BLOCK = 64
-"""Queries per block where many rows of a sequence are wanted."""
+"""Queries per block if many rows of a sequence are requested."""
 
 _BLOCKS, _AT_ONCE = {True: BLOCK, False: 512}, {True: 1 << 18, False: 1 << 26}
-"""The same, and scores that are worked on at once, on the processor (in its cache) and elsewhere."""
+"""Queries per block, and scores computed at once, on the CPU (within its cache: True) and elsewhere."""
 
 FAR_BELOW = -1e30
-"""Score of a key that cannot be seen: its exponential is exactly zero and, unlike −inf, times zero is zero."""
+"""Score of an invisible key: its exponential is exactly zero and, unlike −inf, times zero is zero."""
 
 
 @dataclass
 class AttentionCall:
-    """What the attention function of one layer received.
+    """The arguments of one layer's attention.
 
     `q` is `[batch, head, pos, d_head]`, `k` and `v` `[batch, kv_head, key_pos, d_head]`, after rotary embedding and
-    before grouped heads are repeated. `mask` is True where a key is seen, `[batch or 1, 1, pos, key_pos]`; None means
-    causal. A listener may replace `q`, `k` and `v`. `sink` is a learnt score for each head, `[head]`, that takes weight
-    from the keys and has no value (gpt-oss). `bias` is added to the scores of every row, `[batch or 1, head, key_pos]`
-    (ALiBi). Head outputs are multiplied by a `gate`, `[batch, pos, head, d_head]`. A call whose items meet the keys of
-    other prompts (`KeyDonors`) says which are `lacking` them, `[batch]`.
+    before grouped heads are repeated. `mask` is True where a key is visible, `[batch or 1, 1, pos, key_pos]`; None is
+    causal. A listener may replace `q`, `k` and `v`. `sink` is a learnt score per head, `[head]`, that takes weight from
+    the keys and has no value (gpt-oss). `bias` is added to the scores of every row, `[batch or 1, head, key_pos]`
+    (ALiBi). Head outputs are multiplied by a `gate`, `[batch, pos, head, d_head]`. In a call with the keys of other
+    prompts (`KeyDonors`), `lacking` marks items without such keys, `[batch]`.
     """
 
     layer: int
@@ -48,21 +47,21 @@ class AttentionCall:
 
     @property
     def positions(self) -> torch.Tensor:
-        """All positions of the queries, `[1, pos]`: one row of them serves every item of the batch."""
+        """All positions of the queries, `[1, pos]`, shared by all items of the batch."""
         return torch.arange(self.q.shape[2], device=self.q.device)[None]
 
     def of(self, items: slice) -> "AttentionCall":
-        """The call of these items of the batch alone."""
+        """The call for these items of the batch."""
         tensors = {name: x for name, x in vars(self).items() if isinstance(x, torch.Tensor) and name != "sink"}
         return replace(self, **{name: _of(x, items) for name, x in tensors.items()})
 
 
-def are_alike(one: AttentionCall, other: AttentionCall) -> bool:
-    """Whether the calls of two layers can be `stacked`."""
+def can_be_stacked(one: AttentionCall, other: AttentionCall) -> bool:
+    """Whether the calls of two layers can be joined by `stacked`."""
 
     def form(call: AttentionCall) -> tuple[object, ...]:
         tensors = [None if x is None else (x.shape, x.dtype, x.device) for x in (call.q, call.k, call.sink, call.bias)]
-        # Layers are given views of one mask.
+        # layers get views of one mask
         mask = None if call.mask is None else (call.mask.shape, call.mask.stride(), call.mask.data_ptr())
         return (*tensors, mask, call.scaling, call.softcap)
 
@@ -70,7 +69,7 @@ def are_alike(one: AttentionCall, other: AttentionCall) -> bool:
 
 
 def stacked(calls: Sequence[AttentionCall]) -> AttentionCall:
-    """Calls of layers that `are_alike` as one, layer by layer along the first axis, for what queries and keys say."""
+    """Calls that `can_be_stacked` as one call, layer by layer along the first axis, for attention rows."""
     first, n = calls[0], len(calls)
     if n == 1:
         return first
@@ -93,7 +92,7 @@ def stacked(calls: Sequence[AttentionCall]) -> AttentionCall:
 
 
 def visible_keys(call: AttentionCall, positions: torch.Tensor) -> torch.Tensor:
-    """Which keys the queries at `positions` `[batch or 1, row]` see: bool `[batch or 1, row, key_pos]`."""
+    """The keys visible to the queries at `positions` `[batch or 1, row]`: bool `[batch or 1, row, key_pos]`."""
     n_keys = call.k.shape[2]
     if call.mask is not None:
         mask = call.mask[:, 0, :, :n_keys]
@@ -122,21 +121,20 @@ def scaled_dots(call: AttentionCall, positions: torch.Tensor, n_keys: int) -> to
 
 
 def dot_factor(call: AttentionCall) -> float:
-    """What q·k is multiplied by to be a score in bits, or the argument of the cap where scores are capped."""
+    """The factor from q·k to a score in bits, or to the argument of the cap if scores are capped."""
     return call.scaling * BITS_PER_NAT if call.softcap is None else call.scaling / call.softcap
 
 
 def scores(call: AttentionCall, positions: torch.Tensor, visible: torch.Tensor) -> torch.Tensor:
     """Pre-softmax scores in bits (log2 e times the usual), `[batch, kv_head, group, row, key_pos]`, float32.
 
-    Rows are those at `positions` `[batch or 1, row]`, where one row of positions serves all items of the batch; keys
-    that are not in `visible` lie far below any score.
+    Rows are those at `positions` `[batch or 1, row]`; keys that are not `visible` are far below any score.
     """
     return as_scores(call, scaled_dots(call, positions, visible.shape[-1]), visible)
 
 
 def as_scores(call: AttentionCall, scaled: torch.Tensor, visible: torch.Tensor) -> torch.Tensor:
-    """`scaled_dots` turned into scores: in place, but for a cap that gradients have to pass."""
+    """Scores from `scaled_dots`, in place unless gradients pass a cap."""
     if call.softcap is not None:
         cap = call.softcap * BITS_PER_NAT
         scaled = scaled.tanh() * cap if scaled.requires_grad else scaled.tanh_().mul_(cap)
@@ -148,10 +146,7 @@ def as_scores(call: AttentionCall, scaled: torch.Tensor, visible: torch.Tensor) 
 
 
 def pattern_rows(call: AttentionCall, positions: torch.Tensor) -> torch.Tensor:
-    """The attention rows themselves, `[batch, head, row, key_pos]`, float32; for checks and small pictures.
-
-    They sum to 1, or to what a learnt sink leaves.
-    """
+    """The attention rows, `[batch, head, row, key_pos]`, float32; they sum to 1, or to what a learnt sink leaves."""
     s = scores(call, positions, visible_keys(call, positions)).div_(BITS_PER_NAT).flatten(1, 2)
     rows = torch.softmax(s, dim=-1)
     if call.sink is None:
@@ -161,9 +156,9 @@ def pattern_rows(call: AttentionCall, positions: torch.Tensor) -> torch.Tensor:
 
 
 def _shares(sink: torch.Tensor, total: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """log2 of what the keys hold of each row, and of what the learnt sink holds: both `[batch, head, row]`.
+    """log2 of the weights of all keys and of the learnt sink, both `[batch, head, row]`.
 
-    `total` is log2 of the sum of the exponentials over the keys.
+    `total` is log2 of the sum of exponentials over the keys.
     """
     odds = total - sink.float()[..., None] * BITS_PER_NAT
     nothing = torch.zeros_like(odds)
@@ -171,7 +166,7 @@ def _shares(sink: torch.Tensor, total: torch.Tensor) -> tuple[torch.Tensor, torc
 
 
 def log_pattern_rows(call: AttentionCall, positions: torch.Tensor) -> torch.Tensor:
-    """log2 of the attention rows, `[batch, head, row, key_pos]`; NaN where a key is not seen. For short sequences."""
+    """log2 of the attention rows, `[batch, head, row, key_pos]`; NaN for invisible keys. For short sequences."""
     visible = visible_keys(call, positions)
     s = scores(call, positions, visible).div_(BITS_PER_NAT).flatten(1, 2)
     bits = torch.log_softmax(s, dim=-1) * BITS_PER_NAT
@@ -184,14 +179,13 @@ def log_pattern_rows(call: AttentionCall, positions: torch.Tensor) -> torch.Tens
 def reduce_rows(call: AttentionCall, positions: torch.Tensor, block: int | None = None) -> dict[str, torch.Tensor]:
     """Entropies, masses and the largest weight of the rows at `positions` `[batch or 1, row]`, block by block.
 
-    Each is `[batch, head, row]`, by the name of its site (`interp.sites`). One row of positions serves all items of the
-    batch, and costs less than the same for each.
+    Each is `[batch, head, row]`, by the name of its site (`interp.sites`). One row of positions shared by the batch
+    costs less than the same for each item.
 
     Masses and weights are those that the model uses: over the keys they sum to 1 - `learnt_sink_mass`. Entropies are of
-    distributions: of the keys alone, renormalised, or `with_learnt_sink` of the keys and the sink. In those named
-    `no_first` the first key and the learnt sink are removed and the rest renormalised. A row over a single key has 0
-    bits, and so has one whose only key is the first once that is removed; weights of its empty rest are NaN. The first
-    position has nothing before it: its mass on the previous one is 0.
+    the keys alone, renormalised, or `with_learnt_sink` of the keys and the sink; `no_first` is without the first key
+    and the learnt sink. A row over a single key, or over none but the first, has 0 bits; weights without any key are
+    NaN. The first position has a mass of 0 on the previous one.
     """
     call = replace(call, k=call.k.float())
     block = block or _BLOCKS[call.k.device.type == "cpu"]
@@ -207,7 +201,7 @@ def reduce_rows(call: AttentionCall, positions: torch.Tensor, block: int | None 
         visible = visible_keys(call, part)  # [batch or 1, row, key_pos]
         n_visible[0, :, rows] = visible.sum(dim=-1)
         n_visible[1, :, rows] = n_visible[0, :, rows] - visible[..., 0].long()
-        # Keys that no row of the block sees are left out: half of them all where every position is wanted.
+        # Leave out keys that no row of the block sees: half of all keys if every position is requested.
         visible = visible[..., : max(1, int((visible.any(dim=(0, 1)) * counting).max()))]
         own = (part + n_keys - call.q.shape[2]).expand(batch, -1)  # [batch, row]
         at_once = max(1, budget // (n_heads * visible[0].numel()))
@@ -220,20 +214,20 @@ def reduce_rows(call: AttentionCall, positions: torch.Tensor, block: int | None 
 
 
 def _of(x: torch.Tensor, items: slice) -> torch.Tensor:
-    """These items of the batch, or what all of them share."""
+    """These items of the batch, or the one that all share."""
     return x if len(x) == 1 else x[items]
 
 
 def _add_up(s: torch.Tensor, own: torch.Tensor, out: torch.Tensor) -> None:
-    """Put six sums over the keys of scores `[batch, kv_head, group, row, key_pos]` into `out`, using up the others.
+    """Write six sums over the keys of scores `[batch, kv_head, group, row, key_pos]` to `out`; changes the scores.
 
-    The first key stands apart by its score, in bits above the largest of the rest: what is left beside a sink of 0.9999
+    First the score of the first key, in bits above the largest of the rest, so that the rest beside a sink of 0.9999
     keeps its precision. Then, of the rest: the sum of exponentials, the largest being 1; the sum of exponential times
-    score; the exponentials at the row's own position and at the one before (0 where that is the first); and the score
-    in bits that all are relative to. Powers of two, since the exponential is slow where the result is zero.
+    score; the exponentials at the row's own position and at the one before (0 if that is the first); and the score in
+    bits that all are relative to. Powers of two are faster than exponentials where the result is zero.
     """
     first = s[..., 0].clone()  # [batch, kv_head, group, row], as all sums
-    s[..., 0] = FAR_BELOW  # whole rows are gone through faster than rows without their first key
+    s[..., 0] = FAR_BELOW  # whole rows are faster than rows without their first key
     largest = s.amax(dim=-1)
     largest = torch.where(largest > FAR_BELOW / 2, largest, first)  # no other key is visible: `rest` becomes 0
     s -= largest[..., None]
@@ -293,6 +287,5 @@ def _reduced(
 
 
 def _at_key(rows: torch.Tensor, key: torch.Tensor) -> torch.Tensor:
-    """The entry of every row `[batch, kv_head, group, row, key_pos]` at one key `[batch, row]`."""
     index = key[:, None, None, :, None].expand(*rows.shape[:-1], 1)
     return rows.gather(-1, index)[..., 0]

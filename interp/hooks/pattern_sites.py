@@ -1,4 +1,4 @@
-"""The pattern sites: what each name means in terms of attention rows, computed once for all that ask."""
+"""The pattern sites: the name of each number of attention rows, computed once for all that request it."""
 
 from dataclasses import replace
 from functools import cached_property
@@ -23,7 +23,7 @@ from interp.information import BITS_PER_NAT
 
 
 class KeyDonors:
-    """Swaps the keys of a batch, and remembers those of its last prompt for the first of the next batch."""
+    """Swaps the keys of a batch, and keeps those of its last prompt for the first of the next batch."""
 
     def __init__(self) -> None:
         self._last_of = self._coming_of = (-1, -1)
@@ -32,20 +32,20 @@ class KeyDonors:
         self._coming: dict[int, torch.Tensor] = {}
 
     def begin(self, lengths: Int[np.ndarray, " item"], clusters: Int[np.ndarray, " item"]) -> None:
-        """Announce the true lengths of the batch that is about to be read, and the clusters of its prompts."""
+        """Set the lengths and clusters of the prompts of the next batch."""
         own = np.stack([lengths, clusters], axis=1)
         before = np.concatenate([[self._last_of], own[:-1]])
         self._fits = torch.from_numpy((own[:, 0] == before[:, 0]) & (own[:, 1] != before[:, 1]))
         self._coming_of, self._coming = (int(lengths[-1]), int(clusters[-1])), {}
 
     def end(self) -> None:
-        """The announced batch was read: its last prompt is the donor of the first of the next."""
+        """After a batch: its last prompt is the donor for the first of the next."""
         self._last, self._last_of = self._coming, self._coming_of
 
     def swapped(self, call: AttentionCall) -> AttentionCall:
-        """The call with the keys of donors: of every item the keys of the item before it. Once a layer and batch.
+        """The call with each item's keys taken from the item before it; to be called once per layer and batch.
 
-        An item whose donor is of another length or of its own cluster is lacking one.
+        An item is lacking keys if that donor has another length or is in the same cluster.
         """
         self._coming[call.layer] = call.k[-1, :, : self._coming_of[0]].clone()
         self._fits = self._fits.to(call.k.device)
@@ -55,24 +55,22 @@ class KeyDonors:
 
 
 ATTENDED = 0.5
-"""The share of a row's weight that its attended keys hold, at least."""
+"""The smallest share of a row's weight on its attended keys."""
 
 _ROUNDING = 1e-6
-"""Of two equal keys one holds half, whatever rounding makes of it."""
-
+"""Tolerance, so that one of two equal keys has half of the weight."""
 
 CONTRASTS = ("qk_cosine", "qk_logit", "qk_cosine_no_first", "qk_logit_no_first")
 
 
 def contrast_rows(call: AttentionCall, positions: torch.Tensor, block: int = BLOCK) -> dict[str, torch.Tensor]:
-    """How far apart attended and unattended keys are in the rows at `positions` `[batch or 1, row]`, block by block.
+    """Contrasts of attended and unattended keys in the rows at `positions` `[batch or 1, row]`, block by block.
 
-    Each of `CONTRASTS` is `[batch, head, row]`; NaN where there is a single key. The attended keys of a row are the
-    fewest that hold half of its weight. Contrasts are means over the attended minus means over the other visible keys,
-    of cos(q, k) and of the log2 weight (the score q·k in bits). Attended keys are chosen by their score, so both
-    contrasts are positive where nothing was learned: they mean something beside the same number with the keys of
-    another prompt (`KeyDonors`). Where the first key is a sink it is the one that is attended, and what heads look for
-    counts as unattended: hence the same contrasts with the first key left out.
+    Each of `CONTRASTS` is `[batch, head, row]`; NaN for a single key. The attended keys of a row are the fewest with
+    half of its weight. Contrasts are means over attended minus means over other visible keys, of cos(q, k) and of the
+    log2 weight (the score q·k in bits). As attended keys are chosen by their score, both are positive even if nothing
+    was learned, and are compared with those for the keys of another prompt (`KeyDonors`). A first key that is a sink
+    would be the only attended one: hence the same contrasts without the first key.
     """
     k_norm = _norm(call.k)[:, :, None, None]  # [batch, kv_head, 1, 1, key_pos]
     parts = [_contrast_block(call, k_norm, part) for part in positions.split(block, dim=1)]
@@ -93,7 +91,6 @@ def _contrast_block(call: AttentionCall, k_norm: torch.Tensor, positions: torch.
 
 
 def _differences(cosine: torch.Tensor, s: torch.Tensor, visible: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Of the cosines and of the scores: mean over the attended minus mean over the other visible keys."""
     attended = attended_keys(torch.softmax(s / BITS_PER_NAT, dim=-1))
     unattended = visible[:, None, None] & ~attended
     cosine, s = (_mean_over(x, attended) - _mean_over(x, unattended) for x in (cosine, s))
@@ -101,24 +98,23 @@ def _differences(cosine: torch.Tensor, s: torch.Tensor, visible: torch.Tensor) -
 
 
 def _norm(x: torch.Tensor) -> torch.Tensor:
-    """Length along the last axis in float32, and nearly 0 rather than 0: the cosine with nothing is 0."""
+    """Length along the last axis in float32, above 0, so that the cosine with a zero vector is 0."""
     return torch.linalg.vector_norm(x.float(), dim=-1).clamp_min_(1e-12)
 
 
 def attended_keys(weights: torch.Tensor) -> torch.Tensor:
-    """The fewest keys (last axis) that hold at least `ATTENDED` of a row's weight; the heavier ones first."""
+    """The fewest keys (last axis) with at least `ATTENDED` of a row's weight."""
     largest, order = weights.sort(dim=-1, descending=True, stable=True)
     held_by_heavier = largest.cumsum(dim=-1) - largest
     return torch.zeros_like(weights, dtype=torch.bool).scatter_(-1, order, held_by_heavier < ATTENDED - _ROUNDING)
 
 
 def _mean_over(x: torch.Tensor, chosen: torch.Tensor) -> torch.Tensor:
-    """Mean of the chosen entries along the last axis; NaN where there are none."""
     return torch.where(chosen, x, 0.0).sum(dim=-1) / chosen.sum(dim=-1)
 
 
 MAX_KEPT_KEYS = 128
-"""Longest sequences of a wind tunnel whose attention rows are kept whole."""
+"""Longest sequences of a wind tunnel whose whole attention rows are kept."""
 
 NULL_SITES = frozenset(
     f"{name}{variant}_null" for name in ("pattern_entropy", "pattern_max", "qk_cosine", "qk_logit")
@@ -127,14 +123,14 @@ NULL_SITES = frozenset(
 """Sites that are read with the keys of another prompt."""
 
 OF_NEIGHBOURS = frozenset({"mass_previous", "mass_previous_no_first", "pattern_log_weight", "pattern_row"})
-"""Sites that name keys by where they lie in the sequence: it has to hold one prompt alone."""
+"""Sites that name keys by their position: the sequence must contain a single prompt."""
 
 
 class PatternReader:
     """The rows of one layer at `positions` `[batch or 1, row]`, by the name of a site.
 
-    Null sites are read from a call with donors; an item that has none gives NaN. Whole rows are `n_kept_keys` wide, or
-    `n_longest` where they are wanted at any length.
+    Null sites are read from a call with donors, NaN for items without one. Whole rows (`pattern_log_weight`) are
+    `n_kept_keys` wide, rows of any length (`pattern_row`) `n_longest`.
     """
 
     def __init__(self, call: AttentionCall, positions: torch.Tensor, n_kept_keys: int, n_longest: int = 0) -> None:

@@ -1,8 +1,7 @@
-"""Rotary embeddings that depend on how long a pass is: whose prompts may share one, and how long a prompt may be.
+"""Rotary embeddings that depend on the length of a forward pass, which transformers takes over all its prompts.
 
-transformers takes the largest position of a pass, over all its prompts. Behind `original_max_position_embeddings`
-LongRoPE rotates by its long factors, and behind `max_position_embeddings` dynamic NTK rotates by frequencies that are
-those of this length alone. The reference is the whole prompt in a pass of its own.
+Beyond `original_max_position_embeddings` LongRoPE rotates by its long factors, and beyond `max_position_embeddings`
+dynamic NTK by frequencies of that length. Every prompt is read as if it were alone in its pass.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,10 +21,7 @@ _ORIGINAL = "original_max_position_embeddings"
 
 
 def rope_scales(config: "PretrainedConfig", lengths: Sequence[int] | np.ndarray) -> Int[np.ndarray, " length"]:
-    """A number for each length of a pass: passes of one number rotate alike, so that their prompts may share one.
-
-    Longer passes never have a smaller number.
-    """
+    """A number for each length of a pass, ascending: prompts with the same number can share a pass."""
     lengths = np.asarray(lengths)
     found = np.zeros(lengths.shape, dtype=np.int64)
     for rope in _ropes(config):
@@ -37,12 +33,11 @@ def rope_scales(config: "PretrainedConfig", lengths: Sequence[int] | np.ndarray)
 
 
 def longest_input(config: "PretrainedConfig") -> int | None:
-    """How many positions a model reads; None where nothing sets an end.
+    """How many positions a model reads; None without a limit.
 
-    `max_position_embeddings` is that number for learnt positions and for ropes that are not stretched, and counts what
-    `llama3` and `longrope` stretch. `linear` stretches it by its factor. So does `yarn`, which names the length that it
-    stretches, unless the field counts it already. `dynamic` has frequencies for any length. Of several ropes, those of
-    kinds of layers, the shortest decides.
+    `max_position_embeddings` includes the stretching of `llama3` and `longrope`. `linear` stretches it by its factor;
+    `yarn` stretches the original length, unless the field includes that already; `dynamic` has no limit. Of several
+    ropes, those of kinds of layers, the shortest decides.
     """
     stated = getattr(config, "max_position_embeddings", None)
     ropes = _ropes(config)
@@ -53,23 +48,20 @@ def longest_input(config: "PretrainedConfig") -> int | None:
 
 
 @contextmanager
-def rotating_afresh(model: Model) -> Iterator[None]:
-    """Let passes inside the block rotate by their own length, however long those before them were.
-
-    Dynamic ropes keep the frequencies of the longest pass; on leaving they have those that they had before.
-    """
+def resetting_ropes(model: Model) -> Iterator[None]:
+    """Let passes inside the block rotate by their own length: dynamic ropes keep frequencies of the longest so far."""
     with ExitStack() as stack:
         if any(map(_is_dynamic, _ropes(model.config))):
             for part in model.module.modules():
                 for name, original in list(part.named_buffers(recurse=False)):
                     if name.endswith("original_inv_freq"):
-                        stack.enter_context(_afresh(part, name.removesuffix("original_inv_freq"), original))
+                        stack.enter_context(_resetting(part, name.removesuffix("original_inv_freq"), original))
         yield
 
 
 @contextmanager
-def _afresh(rotary: Any, layer_type: str, original: torch.Tensor) -> Iterator[None]:
-    """One set of frequencies of a module; the names of those of a kind of layers begin with `layer_type`."""
+def _resetting(rotary: Any, layer_type: str, original: torch.Tensor) -> Iterator[None]:
+    """Reset one set of frequencies of a module, that of `layer_type`, before every pass."""
     frequencies, longest = f"{layer_type}inv_freq", f"{layer_type}max_seq_len_cached"
     before = getattr(rotary, frequencies), getattr(rotary, longest, rotary.original_max_seq_len)
 
@@ -77,18 +69,18 @@ def _afresh(rotary: Any, layer_type: str, original: torch.Tensor) -> Iterator[No
         setattr(rotary, frequencies, values)
         setattr(rotary, longest, n_seen)
 
-    def afresh(*_: Any) -> None:
+    def reset(*_: Any) -> None:
         put(original.to(getattr(rotary, frequencies).device), rotary.original_max_seq_len)
 
     try:
-        with rotary.register_forward_pre_hook(afresh):
+        with rotary.register_forward_pre_hook(reset):
             yield
     finally:
         put(*before)
 
 
 def _ropes(config: "PretrainedConfig") -> list[Mapping[str, Any]]:
-    """The settings of every rope: one, or one for each kind of layers; none without rotary embedding."""
+    """The settings of the rope, or of one rope for each kind of layers; empty without rotary embedding."""
     settings = getattr(config, "rope_parameters", None) or {}
     each = [settings] if "rope_type" in settings else [x for x in settings.values() if isinstance(x, Mapping)]
     return [rope for rope in each if "rope_type" in rope]

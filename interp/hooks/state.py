@@ -1,8 +1,7 @@
-"""What a reading depends on besides the tokens, looked at whenever a model is read or edited.
+"""Checks, whenever a model is read or edited, that it still is as described when it was loaded.
 
-`interp.load` shows that a model is what its description says. Its owner may train, cast, resize or compile it
-afterwards. Whatever would make numbers other ones than the description says is rejected; compiled code, in
-which edits would not be heard, is set aside until the reading ends.
+Its owner may have trained, cast, resized or compiled it. Changes that affect numbers raise an error; compiled code,
+which ignores hooks, is set aside until the reading ends.
 """
 
 from collections.abc import Iterator
@@ -14,21 +13,18 @@ import torch
 from torch._dynamo import OptimizedModule
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
-from interp.errors import InterpError, ModelError, UsageError
+from interp.errors import ModelError, UsageError
 from interp.model import Model
 
 
 def weights_of(*modules: torch.nn.Module) -> dict[str, Any]:
-    """`n_parameters`, `dtype` and `device` of a model as they are now; a tied parameter counts once.
-
-    Of several precisions the coarsest is named, since it bounds what can be exact.
-    """
+    """The current `n_parameters` (tied ones once), `dtype` (the coarsest of several) and `device` of a model."""
     n, kinds, places = 0, set(), set()
     for parameter in {id(p): p for module in modules for p in module.parameters()}.values():
         n += parameter.numel()
         kinds.add(parameter.dtype)
         places.add("offloaded" if parameter.is_meta else str(parameter.device))
-    # One byte a number is quantised: what it stands for is computed in another precision.
+    # One byte per number is quantised, and is computed with in another precision.
     plain = [kind for kind in kinds if kind.is_floating_point and kind.itemsize > 1]
     dtype = max(plain, key=lambda kind: torch.finfo(kind).eps, default=torch.get_default_dtype())
     return {"n_parameters": n, "dtype": _name(dtype), "device": ", ".join(sorted(places))}
@@ -36,33 +32,32 @@ def weights_of(*modules: torch.nn.Module) -> dict[str, Any]:
 
 @contextmanager
 def as_described(model: Model) -> Iterator[None]:
-    """Let a model be read or edited inside the block, plain and as its description says.
+    """Let a model be read or edited inside the block, uncompiled and as described.
 
-    Raises `UsageError` where a pass would not be one of the model as it was loaded, `ModelError` where that is gone.
+    Raises `UsageError` for settings that change its passes, `ModelError` if the model itself has changed.
     """
     parts = [*model.module.modules()]
     refuse_mode(model)
-    _refuse_training(model, parts)
+    _refuse_training(model)
     _refuse_changed(model, parts)
     with _uncompiled(parts):
         yield
 
 
 def refuse_mode(model: Model) -> None:
-    """Raise `UsageError` for what may change from pass to pass: mode, autocast, default precision, kind of output."""
-    if model.module.training:
-        raise in_training(model.name, "it")
+    """Raise `UsageError` for settings that may change between passes: mode, autocast, default dtype, kind of output."""
     for found, fix in _modes(model):
         raise UsageError(asked=f"reading {model.name}", found=found, fix=fix)
 
 
 def _modes(model: Model) -> Iterator[tuple[str, str]]:
-    """What would make a pass another one than that of the description, and what to do about it."""
+    """Settings that would change a pass, with what to do about each."""
+    if model.module.training:
+        yield _in_training("it")
     default = torch.get_default_dtype()
     if default.itemsize < 4:
         yield (
-            f"PyTorch's default dtype is {_name(default)}: sums and softmaxes beside the model would be rounded to it, "
-            "whatever the model computes in",
+            f"PyTorch's default dtype is {_name(default)}: sums and softmaxes beside the model would be rounded to it",
             "Call torch.set_default_dtype(torch.float32); the dtype of a model is an argument of its loading.",
         )
     for kind in {place.partition(":")[0] for place in model.info.device.split(", ")} - {"offloaded", ""}:
@@ -87,8 +82,7 @@ def _modes(model: Model) -> Iterator[tuple[str, str]]:
     home = getattr(getattr(computed, "func", computed), "__module__", "interp.")
     if not home.startswith(("transformers.", "interp.")) and "/" not in kernel:  # a kernel of the hub has such a name
         yield (
-            f"its attention is computed by {kernel!r}, which is registered beside those of transformers: a reading "
-            "would have theirs in its place",
+            f"its attention is computed by {kernel!r}, which is not one of transformers and which hooks would replace",
             "Call `model.set_attn_implementation('sdpa')` first, if that is the same attention.",
         )
     if getattr(model.module.config, "return_dict", True) is False:
@@ -98,24 +92,20 @@ def _modes(model: Model) -> Iterator[tuple[str, str]]:
         )
 
 
-def in_training(name: str, what: str) -> InterpError:
-    """The refusal of a model in training mode, or with a part in it."""
-    return UsageError(
-        asked=f"reading {name}",
-        found=f"{what} is in training mode, where dropout makes every pass another one",
-        fix="Call `.eval()` on the model first, and `.train()` again when training goes on.",
-    )
+def _in_training(what: str) -> tuple[str, str]:
+    found = f"{what} is in training mode, where dropout makes every pass different"
+    return found, "Call `.eval()` on the model first, and `.train()` again when training continues."
 
 
-def _refuse_training(model: Model, parts: list[torch.nn.Module]) -> None:
-    dropping = {id(part) for part in parts if part.training and _drops(part)}
-    if dropping:
-        where = next(name for name, part in model.module.named_modules() if id(part) in dropping)
-        raise in_training(model.name, f"its part {where}")
+def _refuse_training(model: Model) -> None:
+    for name, part in model.module.named_modules():
+        if part.training and _drops(part):
+            found, fix = _in_training(f"its part {name}")
+            raise UsageError(asked=f"reading {model.name}", found=found, fix=fix)
 
 
 def _drops(part: torch.nn.Module) -> bool:
-    """Whether the part says that it leaves something to chance in training mode: a rate of dropout, or of noise."""
+    """Whether a part is random in training mode: it has a rate of dropout or noise."""
     named = {f"{type(part).__name__}.{name}".lower(): value for name, value in vars(part).items()}
     return any(
         isinstance(value, float) and value > 0 and ("drop" in name or "jitter" in name) for name, value in named.items()
@@ -144,7 +134,7 @@ def _refuse_changed(model: Model, parts: list[torch.nn.Module]) -> None:
 
 
 def _read(model: Model) -> tuple[Any, ...]:
-    """The modules that text passes: all, or the language model inside a multimodal one, and its head."""
+    """The modules that process text: all, or the language model and head of a multimodal one."""
     if model.info.text_part_of is None:
         return (model.module,)
     return attrgetter(model.family.layers.rpartition(".")[0])(model.module), model.module.get_output_embeddings()
@@ -152,10 +142,10 @@ def _read(model: Model) -> tuple[Any, ...]:
 
 @contextmanager
 def _uncompiled(parts: list[torch.nn.Module]) -> Iterator[None]:
-    """Let every part run its own Python code: a compiled one keeps the hooks and the attention that it was made with.
+    """Let every part run its own Python code: compiled code keeps the hooks and attention that it was made with.
 
-    Covers `module.compile()`, `torch.compile` of a part, and of its `forward`; and the `forward` under autocast that
-    accelerate gives a model which it prepares for mixed precision (the Trainer's, say).
+    Covers `module.compile()`, `torch.compile` of a part or of its `forward`, and the `forward` under autocast of models
+    that accelerate has prepared for mixed precision.
     """
     with ExitStack() as stack:
         for part in parts:
@@ -168,14 +158,14 @@ def _uncompiled(parts: list[torch.nn.Module]) -> Iterator[None]:
 
 
 _ORIGINAL, _UNROUNDED = "_torchdynamo_orig_callable", "_original_forward"
-"""Where torch.compile leaves the function that it was given, and accelerate the `forward` without autocast."""
+"""Attributes with the original function of torch.compile, and the `forward` without autocast of accelerate."""
 
 _NOTHING = object()
 
 
 @contextmanager
 def held(part: Any, name: str, value: object) -> Iterator[None]:
-    """An object's own attribute until the block is left; what it was before comes back, or nothing of its own."""
+    """Set an attribute of an object inside the block, and restore it, or its absence, afterwards."""
     before = vars(part).get(name, _NOTHING)
     setattr(part, name, value)
     try:

@@ -1,4 +1,4 @@
-"""A binding attention window, put on any model: what would a sliding window do to this geometry?"""
+"""An attention window for any model, on top of its own mask."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
@@ -16,7 +16,7 @@ from interp.system.threads import during
 
 @dataclass
 class AttentionWindow(Listener):
-    """Every query sees the last `size` keys only, itself included, on top of what the model's own mask hides."""
+    """Limits every query to the last `size` keys, its own included."""
 
     size: int
 
@@ -29,12 +29,12 @@ class AttentionWindow(Listener):
 
 _HERE: ContextVar[tuple[AttentionWindow, ...]] = ContextVar("attention window", default=())
 window_here = _HERE.get
-"""The window that is put on a model here (`windowed`), or none: what else is read with it has to see the same."""
+"""The window of the current `windowed` block, or none, for donors and controls that must see the same."""
 
 
 @contextmanager
 def windowed(model: Model, size: int | None) -> Iterator[None]:
-    """Put a window on a model, and on donors of its patterns, until the block is left; None puts none."""
+    """Put a window on a model, and on donors of its patterns, inside the block; None puts none."""
     window = () if size is None else (AttentionWindow(size),)
     if window and not model.family.has_attention:
         asked, fix = f"changing the attention of {model.name}", "Leave out --attention-window."

@@ -1,1 +1,1 @@
-"""From a name to a model that may be read: where it lies, whether it fits, its weights, its tokenizer."""
+"""Loading a model by name: its files, whether it can be read and fits, its weights and its tokenizer."""

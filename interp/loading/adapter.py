@@ -1,4 +1,4 @@
-"""Adapters: low-rank changes of weights, trained apart (LoRA, PEFT's files), merged before anything is read."""
+"""LoRA adapters in PEFT's files, merged into the weights before anything is read."""
 
 from collections import Counter
 from pathlib import Path
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 
 _N_TOKENS = 16
-"""Tokens that the merged model and the adapter beside its base are compared on."""
+"""Tokens on which the merged model is compared with base and adapter."""
 
 _ROUNDED_AGAIN = 3
-"""How much further than two kernels the two may be apart: every changed weight is rounded once more."""
+"""Factor on the bound of two kernels, because every changed weight is rounded once more."""
 
 
 def locate_adapter(name: str) -> ModelFiles:
@@ -43,11 +43,10 @@ def locate_adapter(name: str) -> ModelFiles:
 def merge_adapter(
     module: "PreTrainedModel", base: str, name: str, files: ModelFiles
 ) -> "tuple[PreTrainedModel, Check]":
-    """The model with the adapter's changes in its weights, and a check that it predicts what PEFT's own layers do.
+    """The model with the adapter's changes in its weights, and a check that it predicts what PEFT's layers do.
 
-    Embeddings that were tied are two weights where the adapter changes one of them, or each in its own way. Raises
-    `UsageError` where PEFT is missing, `ModelError` where the adapter is damaged, of another kind or of another base,
-    and where merged weights say something else.
+    Tied embeddings become two weights if the adapter changes them differently. Raises `UsageError` if PEFT is missing,
+    and `ModelError` if the adapter is damaged, of another kind or base, or predicts something else once merged.
     """
     asked = f"the adapter {name} on {base}"
     with optional_part("peft", asked):
@@ -92,7 +91,6 @@ def merge_adapter(
 
 
 def _logits(module: Any) -> torch.Tensor:
-    """Those of a few tokens from the whole vocabulary."""
     n = module.config.vocab_size
     ids = torch.linspace(0, n - 1, min(n, _N_TOKENS)).long()[None].to(module.device)
     with torch.inference_mode():
@@ -100,7 +98,7 @@ def _logits(module: Any) -> torch.Tensor:
 
 
 def _part_shared_weights(adapted: torch.nn.Module) -> None:
-    """Give every layer that an adapter changes a weight of its own: other users of a shared one must not change."""
+    """Copy shared weights in every layer that an adapter changes, so that their other users stay the same."""
     from peft.tuners.tuners_utils import BaseTunerLayer
 
     users = Counter(id(p) for part in adapted.modules() for p in part.parameters(recurse=False))
@@ -113,7 +111,6 @@ def _part_shared_weights(adapted: torch.nn.Module) -> None:
 
 
 def _refuse_unfit(asked: str, base: str, files: ModelFiles) -> None:
-    """Refuse an adapter of another kind, or of another base of the hub than the one named, or that imports a module."""
     with readable(asked, "Save it again.", found=f"{CONFIG} cannot be read", error=ModelError):
         config = read_json(files.folder / CONFIG)
         kind, trained_on = config.get("peft_type"), str(config.get("base_model_name_or_path") or "")
@@ -145,7 +142,7 @@ def _shapes(asked: str, files: ModelFiles) -> dict[str, tuple[int, ...]]:
 
 
 def _squares(module: "PreTrainedModel") -> dict[str, float]:
-    """A number of every weight that a change moves."""
+    """The sum of squares of every weight, which shows if the weight changed."""
     return {
         name: float(p.detach().float().square().sum()) for name, p in module.named_parameters(remove_duplicate=False)
     }

@@ -1,4 +1,4 @@
-"""Is this a model that can be read at all? Decided from its configuration, before any weights are touched."""
+"""Whether a model can be read, by its configuration, before any weights are read."""
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
@@ -25,7 +25,7 @@ _AGAIN = "Copy or download the file again."
 
 
 class _Sizes(BaseModel):
-    """Up to far more than any model has: a file that says more would be believed, entry by entry, until memory ends."""
+    """Limits far above any model: transformers would make lists of the sizes in a damaged file until memory ends."""
 
     num_hidden_layers: int | None = Field(None, ge=1, le=10_000)
     max_position_embeddings: int | None = Field(None, ge=1, le=10**9)
@@ -33,7 +33,7 @@ class _Sizes(BaseModel):
 
 
 class _Config(_Sizes):
-    """What is looked at before transformers checks it, or although it does not check it in every family."""
+    """Fields that are read before transformers checks them, or that it does not check in every family."""
 
     model_type: str = ""
     architectures: list[str] | None = None
@@ -43,12 +43,10 @@ class _Config(_Sizes):
 
 
 def read_config(files: ModelFiles) -> PreTrainedConfig:
-    """The configuration of a model that can be read.
+    """The configuration of a model, from config.json or the header of its GGUF file.
 
-    Of a GGUF file it is what its header describes.
-
-    Raises `ModelError` for a broken configuration, code of the repository's own (unless trusted), quantised weights
-    (unless allowed), anything but a causal language model, and families that cannot be read.
+    Raises `ModelError` for a broken configuration, code in the repository (unless trusted), quantised weights (unless
+    allowed), anything but a causal language model, and unsupported families.
     """
     if files.gguf is not None:
         return _read_gguf(files, files.gguf)
@@ -56,7 +54,7 @@ def read_config(files: ModelFiles) -> PreTrainedConfig:
     with _reading(files):
         content = read_json(files.folder / "config.json")
         _Config.model_validate(content)
-    families()  # before transformers is asked: a registered family may bring its own configuration class
+    families()  # first, because a registered family may bring its own configuration class
     _refuse_own_code(content, files)
     if not files.allow_quantised:
         refuse_quantised(files.origin, content.get("quantization_config"))
@@ -83,8 +81,8 @@ def _read_gguf(files: ModelFiles, name: str) -> PreTrainedConfig:
     if content.stretched is not None:
         raise ModelError(
             asked=f"reading {files.origin}",
-            found=f"its rotary embedding is stretched ({content.stretched}), which transformers leaves out when it "
-            "reads GGUF files: positions would be other ones than the model's",
+            found=f"its rotary embedding is stretched ({content.stretched}), which transformers ignores in GGUF files: "
+            "positions would differ from the model's",
             fix="Name the repository of the original weights.",
         )
     with _reading(files, "transformers has no model for its header"), quiet_libraries():
@@ -94,8 +92,8 @@ def _read_gguf(files: ModelFiles, name: str) -> PreTrainedConfig:
     if placed != content.n_numbers:
         raise ModelError(
             asked=f"the weights of {files.origin}",
-            found=f"the file holds {content.n_numbers:,} numbers, and the model that transformers makes of its header "
-            f"has place for {placed:,}: some would be left out, or are not there",
+            found=f"the file has {content.n_numbers:,} numbers, and the model that transformers makes from its header "
+            f"has {placed:,}: some would be left out, or are missing",
             fix="Copy or download the file again (all of it, where it comes in parts, merged into one), or name the "
             "repository of the original weights.",
         )
@@ -105,15 +103,15 @@ def _read_gguf(files: ModelFiles, name: str) -> PreTrainedConfig:
 def _admitted(files: ModelFiles, config: PreTrainedConfig) -> PreTrainedConfig:
     refuse_unless_causal(files.origin, config, config.architectures or [])
     family_of(config.get_text_config())
-    # Which kernel computes attention is ours to choose: a file could name one of the hub, which is code.
+    # A file could name a kernel of the hub, which is code.
     config._attn_implementation = None
     return config
 
 
 def count_parameters(config: PreTrainedConfig, *, trust_remote_code: bool = False) -> int:
-    """Parameters of the model a configuration describes (its text part), a tied embedding once; takes no memory.
+    """The number of parameters of a configuration's model (its text part), a tied embedding once; takes no memory.
 
-    Raises `ModelError` for a configuration that describes no model.
+    Raises `ModelError` if no model can be built from the configuration.
     """
     asked, fix = f"a {config.model_type} model of this configuration", "Check config.json, or copy it again."
     readably = readable(asked, fix, found="no model can be built from it", error=ModelError)
@@ -123,7 +121,7 @@ def count_parameters(config: PreTrainedConfig, *, trust_remote_code: bool = Fals
 
 
 def quantisation(stated: Any) -> str | None:
-    """The quantisation that a configuration states, in words (`gptq, 4 bits`); None for plain weights."""
+    """The quantisation that a configuration states (`gptq, 4 bits`); None for plain weights."""
     if not stated or isinstance(stated, str):
         return stated or None
     fields = stated.to_dict() if isinstance(stated, QuantizationConfigMixin) else dict(stated)
@@ -134,7 +132,7 @@ def quantisation(stated: Any) -> str | None:
 
 
 def refuse_quantised(origin: str, stated: Any) -> None:
-    """`ModelError` for quantised weights."""
+    """Raise `ModelError` for quantised weights."""
     found = quantisation(stated)
     if found is not None:
         raise ModelError(
@@ -147,7 +145,7 @@ def refuse_quantised(origin: str, stated: Any) -> None:
 
 
 def refuse_unless_causal(origin: str, config: PreTrainedConfig, named: Sequence[str]) -> None:
-    """`ModelError` unless the model, of one of the architectures named, predicts each token from those before it."""
+    """Raise `ModelError` unless the model, with these `named` architectures, predicts each token from earlier ones."""
     known = {*MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.values(), *MODEL_FOR_MULTIMODAL_LM_MAPPING_NAMES.values()}
     is_causal = any(name in known or name.endswith(("ForCausalLM", "LMHeadModel")) for name in named)
     if getattr(config, "is_encoder_decoder", False):
@@ -168,7 +166,6 @@ def refuse_unless_causal(origin: str, config: PreTrainedConfig, named: Sequence[
 
 
 def _refuse_own_code(content: dict[str, Any], files: ModelFiles) -> None:
-    """Code of a repository runs only if the user says so; a family that transformers has itself does not need it."""
     kind = content.get("model_type")
     if kind in CONFIG_MAPPING or files.trust_remote_code:
         return

@@ -1,21 +1,18 @@
-"""Short names of the models the field works with, and what their public configurations say.
-
-Sizes are those of the current `main` revision; `n_parameters` counts a tied embedding once. `gated` says that the hub
-asks for its conditions to be accepted before the first download; the hub has the last word.
-"""
+"""Short names of common models, and the sizes in their public configurations at the current `main` revision."""
 
 from dataclasses import dataclass
 from typing import Any
 
 MEMORY = "memory:"
-"""Begins the name of a model that was handed over as an object, which no name can load again."""
+"""Prefix of the name of a model that was passed as an object and cannot be loaded by name."""
 
 
 @dataclass(frozen=True)
 class Alias:
     """A hub repository and the shape of its model; `family` is its `model_type`, `stored_as` the precision of its file.
 
-    `d_ff` features lie inside a feed-forward block; `is_tied` says that embedding and unembedding are one matrix.
+    `d_ff` is the width of feed-forward blocks; `is_tied`: embedding and unembedding are one matrix, counted once in
+    `n_parameters`; `gated`: the hub requires its conditions to be accepted first.
     """
 
     hub_id: str
@@ -33,7 +30,7 @@ class Alias:
 
     @property
     def shape(self) -> dict[str, Any]:
-        """What of its public configuration decides shapes and cost, by the names that transformers has for it."""
+        """The sizes under their names in transformers' configurations."""
         named = {
             "num_hidden_layers": self.n_layers,
             "num_attention_heads": self.n_heads,

@@ -1,7 +1,6 @@
-"""GGUF files: a model in one file, most often with rounded weights; here its header alone is read.
+"""Headers of GGUF files, which hold a model in one file, most often with rounded weights.
 
-transformers leaves a block or a bias that it has no place for out without a word, so every number of the file has to
-find a place in the model. It turns the weights back into plain numbers: rounded, as the file stores them. Layout:
+transformers silently leaves out tensors that its model lacks, so the numbers of file and model are counted. Layout:
 https://github.com/ggml-org/ggml/blob/master/docs/gguf.md.
 """
 
@@ -21,12 +20,12 @@ _FORMS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q
 _TEXT, _LIST = 8, 9
 _PLAIN = ("F64", "F32", "F16", "BF16")
 _STRETCHED = ("rope_freqs", "rope_factors")
-"""Tensors that stretch the rotary embedding for long texts; transformers' reader has no place for them."""
+"""Tensors that stretch the rotary embedding for long texts, which transformers does not read."""
 
 
 @dataclass(frozen=True)
 class StoredTensor:
-    """How a tensor is stored: its numbers, the kind by GGUF's name, and the bits that a number of it takes."""
+    """How a tensor is stored: how many numbers, GGUF's name of the kind, and bits per number."""
 
     n: int
     kind: str
@@ -35,7 +34,7 @@ class StoredTensor:
 
 @dataclass(frozen=True)
 class GgufContent:
-    """What a file says of itself: the fields of its header (of a list its length), and its tensors by name."""
+    """The fields of a file's header (for a list, its length), and its tensors by name."""
 
     fields: Mapping[str, Any]
     tensors: Mapping[str, StoredTensor]
@@ -46,7 +45,7 @@ class GgufContent:
 
     @property
     def rounded(self) -> str | None:
-        """The kinds that are not plain floating point, in words; None where all are."""
+        """The kinds of the tensors, with counts; None if all are plain floating point."""
         kinds = Counter((tensor.kind, tensor.bits) for tensor in self.tensors.values())
         if all(kind in _PLAIN for kind, _ in kinds):
             return None
@@ -61,12 +60,12 @@ class GgufContent:
         return {name: f"{tensor.kind}, {tensor.bits:g} bits" for name, tensor in self.tensors.items()}
 
     def of_family(self, field: str) -> Any:
-        """A field of the model's architecture, such as `block_count`; None without it."""
+        """A field of the model's architecture, such as `block_count`, or None."""
         return self.fields.get(f"{self.fields['general.architecture']}.{field}")
 
     @property
     def stretched(self) -> str | None:
-        """What stretches the rotary embedding; None where nothing does."""
+        """The field or tensor that stretches the rotary embedding, or None."""
         kind, factor = self.of_family("rope.scaling.type"), self.of_family("rope.scaling.factor")
         if kind not in (None, "none") and factor != 1:
             return f"rope.scaling.type {kind}"
@@ -74,16 +73,16 @@ class GgufContent:
 
 
 class _Reader:
-    """Reads on from a place in the file; `ValueError` or `struct.error` beyond its end."""
+    """Reads values one after another; raises `ValueError` or `struct.error` beyond the end of the file."""
 
     def __init__(self, data: mmap.mmap):
         self.data, self.at = data, 0
 
     def skip(self, n_bytes: int) -> int:
-        """Where these bytes begin."""
+        """Skip bytes; returns where they begin."""
         begin, self.at = self.at, self.at + n_bytes
         if self.at > len(self.data):
-            raise ValueError(f"{n_bytes:,} bytes are said to follow at {begin:,}, and the file has {len(self.data):,}")
+            raise ValueError(f"{n_bytes:,} bytes should follow at {begin:,}, and the file has {len(self.data):,}")
         return begin
 
     def numbers(self, form: str) -> tuple[Any, ...]:
@@ -95,7 +94,7 @@ class _Reader:
         return self.data[begin : self.at].decode()
 
     def value(self, kind: int) -> Any:
-        """The value of a field, of a list its length."""
+        """The value of a field; for a list, its length."""
         if kind == _TEXT:
             return self.text()
         if kind != _LIST:
@@ -110,15 +109,15 @@ class _Reader:
 
 
 def read_header(path: Path) -> GgufContent:
-    """What the file holds, by its header.
+    """The header of a GGUF file.
 
-    Raises `UsageError` where the package `gguf` is missing, and `ModelError` for a file that is none or is cut off.
+    Raises `UsageError` if the package `gguf` is missing, and `ModelError` for a file that is cut off or not GGUF.
     """
     with optional_part("gguf", f"the model {path.name}"):
         from gguf import GGML_QUANT_SIZES, GGMLQuantizationType
     sizes = {kind.value: (kind.name, *GGML_QUANT_SIZES[kind]) for kind in GGMLQuantizationType}
     fix = "Copy or download the file again (`git lfs pull` where it was cloned)."
-    found = "its header is cut off, damaged or not of a GGUF file"
+    found = "its header is cut off, damaged or not that of a GGUF file"
     with readable(f"the model {path}", fix, found=found, error=ModelError), path.open("rb") as file:
         if (begins := file.read(11))[:4] != b"GGUF":
             raise ValueError(f"it does not begin as a GGUF file does: {begins!r}")
@@ -127,9 +126,9 @@ def read_header(path: Path) -> GgufContent:
 
 
 def _content(reader: _Reader, sizes: Mapping[int, tuple[str, int, int]]) -> GgufContent:
-    """Fields, then the table of tensors, which lie one behind the other to the end of the file, as llama.cpp demands.
+    """Fields, then tensors, which must follow one another to the end of the file, as llama.cpp demands.
 
-    `sizes`: name, numbers and bytes of a block.
+    `sizes`: name, numbers and bytes of a block, by the code of its kind.
     """
     _, version, n_tensors, n_fields = reader.numbers("IIQQ")
     if version not in (2, 3):

@@ -1,7 +1,6 @@
 """The files of a model: in a folder, in the hub's local cache, or on the hub.
 
-The hub is asked what a revision holds; what is missing is fetched into the hub library's own cache. Where the hub
-cannot be reached, or refuses, the cache serves.
+Missing files of the hub are fetched into the hub library's cache, which is also used if the hub cannot be reached.
 """
 
 import errno
@@ -30,11 +29,11 @@ from interp.system.foreign_files import is_folder
 SECONDS_TO_ANSWER = 10.0
 CONFIG = "config.json"
 _BROKEN_WIRE = (HTTPError, OSError, EntryNotFoundError)
-"""What the hub library raises when something between us and the files goes wrong."""
+"""What the hub library raises if files cannot be found or fetched."""
 
 
 class _Bar(tqdm):
-    """On a terminal; nothing goes into a log."""
+    """A progress bar on terminals only, never in logs."""
 
     def __init__(self, *args: Any, **settings: Any) -> None:
         super().__init__(*args, **settings | {"disable": None})
@@ -42,11 +41,10 @@ class _Bar(tqdm):
 
 @dataclass(frozen=True)
 class ModelFiles:
-    """The files of one model: `names` are those there are, and they lie in `folder` once fetched.
+    """The `names` of the files of one model, which are in `folder` once fetched.
 
-    `main` is the one that says what the others are: a configuration, or a GGUF file. `hub_id` and `revision` (the
-    commit) are set for a model of the hub; `is_online` says that the hub answered. The last three say what the user
-    allows.
+    `main` is the configuration, or a GGUF file. `hub_id` and `revision` (the commit) are set for a model of the hub;
+    `is_online`: the hub answered. The last three fields are what the user allows.
     """
 
     folder: Path
@@ -61,16 +59,16 @@ class ModelFiles:
 
     @property
     def gguf(self) -> str | None:
-        """The one file that holds configuration, weights and tokenizer, where it is one of that kind."""
+        """The GGUF file, with configuration, weights and tokenizer, or None."""
         return None if self.main.endswith(".json") else self.main
 
     @property
     def origin(self) -> str:
-        """What to call them in a message."""
+        """Their name in messages."""
         return self.hub_id or str(self.folder / self.gguf if self.gguf else self.folder)
 
     def fetch(self, names: Iterable[str]) -> None:
-        """See to it that the named files lie in `folder`; what is there already costs nothing."""
+        """Fetch the named files into `folder`, except those that are there."""
         missing = [name for name in names if not (self.folder / name).exists()]
         if not missing:
             return
@@ -89,17 +87,17 @@ class ModelFiles:
 
 
 def files_in_folder(folder: Path, main: str = CONFIG) -> ModelFiles:
-    """The files of a local folder; `ModelError` where it, or the main file in it, does not exist."""
+    """The files of a local folder; raises `ModelError` if the folder, or its main file, does not exist."""
     asked = f"the files in {folder}"
     if not is_folder(folder):
         found = "it is a file" if os.path.lexists(folder) else "there is no such folder"
         raise ModelError(asked=asked, found=found, fix="Give the folder that `save_pretrained` wrote.")
     names = _listing(folder)
     if main not in names:
-        alike = sorted(names, key=lambda name: (not name.endswith(Path(main).suffix), name))
+        nearest = sorted(names, key=lambda name: (not name.endswith(Path(main).suffix), name))
         raise ModelError(
             asked=asked,
-            found=f"there is no {main} in it ({', '.join(alike[:5]) or 'no files'})",
+            found=f"there is no {main} in it ({', '.join(nearest[:5]) or 'no files'})",
             fix="Give the folder of the model, and this one as --adapter."
             if "adapter_config.json" in names
             else f"Give the folder that `save_pretrained` wrote, with {main} in it, or name a GGUF file.",
@@ -110,11 +108,11 @@ def files_in_folder(folder: Path, main: str = CONFIG) -> ModelFiles:
 def files_on_hub(hub_id: str, revision: str | None = None, main: str = CONFIG) -> ModelFiles:
     """The files of a hub repository at a revision (default `main`), from the hub or else from its local cache.
 
-    Raises `ModelError`: no access, no such repository or revision, no network and not cached, no main file.
+    Raises `ModelError` if there is no access, no such repository or revision, no main file, or no network and no cache.
     """
     try:
         info = HfApi().model_info(hub_id, revision=revision, timeout=SECONDS_TO_ANSWER)
-        # By the revision's name, not its commit: this also notes which commit it is, for the next load offline.
+        # By the revision's name, so that the cache also notes its commit for the next load offline.
         fetched = hf_hub_download(hub_id, main, revision=revision)
     except _BROKEN_WIRE as error:
         cached = cached_files(hub_id, revision, main)
@@ -127,7 +125,7 @@ def files_on_hub(hub_id: str, revision: str | None = None, main: str = CONFIG) -
 
 
 def cached_files(hub_id: str, revision: str | None = None, main: str = CONFIG) -> ModelFiles | None:
-    """What the hub's local cache holds of a repository; None where it does not hold the main file of this revision."""
+    """The files of a repository in the hub's local cache; None if the main file of this revision is not there."""
     try:
         folder = Path(hf_hub_download(hub_id, main, revision=revision, local_files_only=True)).parent
     except LocalEntryNotFoundError:
@@ -145,7 +143,6 @@ def _refusal(hub_id: str, revision: str | None, file: str, error: Exception) -> 
 
 
 def _explained(error: Exception, file: str, page: str) -> tuple[str, str]:
-    """What stands between us and a repository, and what to do; the order is from the special to the general."""
     if isinstance(error, GatedRepoError):
         fix = f"Accept its conditions at {page}, then log in: `hf auth login` (or HF_TOKEN)."
         return "it is gated, and the hub does not let you read it", fix

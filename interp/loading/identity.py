@@ -1,4 +1,4 @@
-"""Which files a run reads its models from: what has to be the same where finished work stands for a run."""
+"""Digests of the files that a run reads its models from: they must be the same for finished work to be reused."""
 
 import os
 from collections.abc import Iterable
@@ -18,25 +18,24 @@ from interp.system.digest import digest_of
 from interp.system.plain_numbers import path as plain_path
 
 _SMALL = (".json", ".txt", ".model", ".jinja", ".py", ".tiktoken", ".safetensors")
-"""Endings of files beside the weights that say what a model is."""
+"""Endings of the files that define a model."""
 
 IS_WINDOWS = os.name == "nt"
 _HEAD = 1 << 16
-"""Bytes at the beginning of a file; of safetensors the names, shapes and places of tensors."""
+"""Bytes read at the beginning of a file: in safetensors, names and shapes of tensors."""
 
 
 def files_identity(options: RunOptions) -> dict[str, str]:
-    """For the model of a run, its adapter, its lens and the donors of its edits: the commit on the hub, or a digest.
+    """The commit or digest of a run's model (unless in memory), adapter, lens and donors of edits.
 
-    A model in memory has none. The digest is of every file's name, size, inode, time of its last change (`st_ctime`,
-    which no program sets) and first 64 kB; on Windows, where that time is another, of all its content. A file that is
-    written, replaced, copied or moved has another one, whatever its date says.
+    The digest covers every file's name, size, inode, time of last change (`st_ctime`, which programs cannot set) and
+    first 64 kB; on Windows, which lacks that time, its content. It changes when a file is written, copied or moved.
     """
     if isinstance(options.model, Model):
         return {}
     source = source_of(options)
     found = {"model": _digest(source.files, digest_of(source.card))}
-    if options.lens is not None:  # one that is not there is refused where it is opened
+    if options.lens is not None:  # opening a missing one raises later
         lens = plain_path(str(options.lens))
         found["lens"] = getattr(options.lens, "digest", "") or identity_of([lens] if lens.is_file() else [])
     if options.adapter is not None:
@@ -56,12 +55,11 @@ def _digest(files: ModelFiles, card: str = "") -> str:
 
 
 def identity_of(paths: Iterable[Path], card: str = "") -> str:
-    """A digest of what `files_identity` looks at in each of these files."""
+    """One digest of these files, as described in `files_identity`."""
     return sha256("\n".join([card, *map(_line, sorted(paths))]).encode()).hexdigest()
 
 
 def _line(path: Path) -> str:
-    """What tells a file from every other, but for where it lies."""
     if IS_WINDOWS:
         return f"{path.name} {digest_of_file(path)}"
     stat = path.stat()

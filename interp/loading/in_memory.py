@@ -1,4 +1,4 @@
-"""What is handed over in memory: TransformerLens bridges are read, what cannot be is named before anything runs."""
+"""Models that are passed as objects: TransformerLens bridges are unwrapped, unreadable objects raise an error."""
 
 import copy
 from collections import OrderedDict
@@ -14,24 +14,24 @@ from interp.model import Check, Model
 _BOUND = 1e-3
 BRIDGE = "transformer_lens.", "TransformerBridge"
 _ADAPTED = "peft.", "BaseTunerLayer"
-"""A layer that PEFT put round one of a model."""
+"""A layer that PEFT wraps around one of a model."""
 _PROMPTED = "peft.", "PeftModel"
 
 
 def is_a(thing: object, kind: tuple[str, str]) -> bool:
-    """Whether this is of a class of another package, which is not imported to find out."""
+    """Whether an object is of a class of another package, without importing the package."""
     return any(c.__module__.startswith(kind[0]) and c.__name__ == kind[1] for c in type(thing).__mro__)
 
 
 def plain_module(bridge: Any) -> PreTrainedModel:
-    """The transformers model inside a bridge, sharing its parameters; the bridge is left as it is.
+    """The transformers model inside a bridge, sharing its parameters; the bridge stays as it is.
 
-    A bridge runs its own attention around the parts of a transformers model, in which ours would not run.
+    A bridge computes attention itself, without the attention hook.
     """
     configs: dict[int, Any] = {}
 
     def plain(module: Any) -> Any:
-        """A copy without wrappers, hooks or shared configuration; parameters and buffers stay the same."""
+        """A copy without wrappers, hooks or shared configuration, with the same parameters and buffers."""
         while type(module).__module__.startswith(BRIDGE[0]):
             module = module.original_component
         copied = copy.copy(module)
@@ -47,7 +47,7 @@ def plain_module(bridge: Any) -> PreTrainedModel:
 
 
 def bridge_check(bridge: Any, model: Model) -> Check:
-    """That the plain model computes what the bridge computes; `ModelError` for processed weights or changed parts."""
+    """Check that model and bridge give the same logits; raises `ModelError` for processed weights or changed parts."""
     ids = torch.arange(min(9, model.info.vocab_size), device=model.input_device)[None]
     with claimed(model), torch.inference_mode():
         ours, theirs = model.module(input_ids=ids, use_cache=False).logits.float(), bridge(ids).float()
@@ -63,7 +63,7 @@ def bridge_check(bridge: Any, model: Model) -> Check:
 
 
 def not_a_model(thing: Any) -> InterpError:
-    """The refusal of a thing that is no model; where one lies inside, it is named."""
+    """The error for an object that is not a model; names a model inside it."""
     parts = thing.named_modules() if isinstance(thing, torch.nn.Module) else getattr(thing, "__dict__", {}).items()
     inner = next(((name, part) for name, part in parts if isinstance(part, PreTrainedModel)), None)
     if inner is None or isinstance(thing, type):
@@ -74,13 +74,13 @@ def not_a_model(thing: Any) -> InterpError:
         is_adapted = any(is_a(part, _ADAPTED) for part in inner[1].modules())
         fix = _MERGE if is_adapted else f"Give what is inside: `interp.load(given.{inner[0]})`."
         if is_a(thing, _PROMPTED) and not is_adapted:
-            found += ", with an adapter that is no change of its weights: prompts or prefixes before every text"
+            found += ", with an adapter that puts prompts or prefixes before every text and changes no weights"
             fix += " That is the model without its adapter."
     return UsageError(asked=f"loading the {type(thing).__name__}", found=found, fix=fix)
 
 
 _ROUNDING = ("torch.ao.nn.", "torchao.", "optimum.quanto.")
-"""Where packages that quantise a model in memory have the kinds of its parts and weights."""
+"""Modules with the classes of parts and weights that packages quantised in memory."""
 
 _MERGE = (
     "Merge it: give what `PeftModel.merge_and_unload()` returns, or name base and adapter, "
@@ -89,15 +89,15 @@ _MERGE = (
 
 
 def refuse_unreadable(module: PreTrainedModel) -> None:
-    """`ModelError` for adapters beside the weights, for parts that PyTorch quantised, and for weights on `meta`."""
+    """Raise `ModelError` for adapters beside the weights, parts quantised in memory, and weights on `meta`."""
     for name, part in module.named_modules():
-        # those that accelerate brings in when they are needed have a hook
+        # a hook of accelerate loads these when they are needed
         own = {} if hasattr(part, "_hf_hook") else part._parameters
         kinds = [type(part), *map(type, own.values())]
         rounded = next((kind for kind in kinds if kind.__module__.startswith(_ROUNDING)), None)
         absent = [key for key, weight in own.items() if weight is not None and weight.is_meta]
         if is_a(part, _ADAPTED):
-            found, fix = f"an adapter of PEFT lies in it ({name}): `W_Q` and others would be those of its base", _MERGE
+            found, fix = f"it contains an adapter of PEFT ({name}): `W_Q` and others would be those of its base", _MERGE
         elif rounded is not None:
             package = rounded.__module__.partition(".")[0]
             found = (

@@ -1,10 +1,7 @@
-"""Loads a model: finds its files, asks whether it can be read and fits, reads the weights, and checks itself.
+"""Loads a model: finds its files, checks that it can be read and fits, reads the weights, and runs the self-check.
 
-Everything that can be refused is refused before the weights are read.
-
-The self-check of the same files is not run again by the same code: what it found is kept in the user's cache. It is
-kept for the model classes of transformers as they are. A class from elsewhere, one with another `forward`, and a family
-that another package registers are checked on every load.
+Errors are raised before the weights are read wherever possible. The result of the self-check is kept in the user's
+cache for the same files and code, unless the model has classes, a changed `forward` or a family from elsewhere.
 """
 
 import inspect
@@ -29,7 +26,7 @@ from interp.edits import Edits, PatternsOf
 from interp.errors import ModelError, UsageError
 from interp.families import families_of_transformers, family_of, rotary_size
 from interp.hooks.ropes import longest_input
-from interp.hooks.state import in_training, weights_of
+from interp.hooks.state import weights_of
 from interp.loading.adapter import CONFIG as ADAPTER_CONFIG
 from interp.loading.adapter import WEIGHTS as ADAPTER_WEIGHTS
 from interp.loading.adapter import locate_adapter, merge_adapter
@@ -126,27 +123,27 @@ def load(
 
 
 def with_donors(edits: Edits, info: ModelInfo) -> tuple[Edit, ...]:
-    """The edits with their donors loaded, in the precision and the place of the model they are for."""
+    """The edits with their donors loaded, in the precision and on the device of the model they edit."""
     loaded: dict[str, Model] = {}
     found = []
     for edit in resolve_edits(edits):
         if isinstance(edit, PatternsOf) and isinstance(edit.donor, str):
             if edit.donor not in loaded:
-                loaded[edit.donor] = load(edit.donor, **placed_alike(info))
+                loaded[edit.donor] = load(edit.donor, **same_placement(info))
             edit = replace(edit, donor=loaded[edit.donor])
         found.append(edit)
     return tuple(found)
 
 
-def placed_alike(info: ModelInfo) -> dict[str, Any]:
-    """The options that put another model where this one is, in its precision."""
+def same_placement(info: ModelInfo) -> dict[str, Any]:
+    """The options that load another model on the device and in the precision of this one."""
     if "," in info.device or "offloaded" in info.device:
         return {"dtype": info.dtype, "device": None, "device_map": "auto"}
     return {"dtype": info.dtype, "device": info.device, "device_map": None}
 
 
 def load_as_asked(options: RunOptions, tokenizer: Tokenizer = None, *, check: bool = True, text: bool = True) -> Model:
-    """The model of a run, from its files; one that is loaded already is itself. Text cannot do without a tokenizer."""
+    """The model of a run, loaded unless it is a `Model` already; `text` requires a tokenizer."""
     if isinstance(options.model, Model):
         info = options.model.info
         as_it_is = {None, info.adapter, info.revision, info.dtype, info.device, info.device.partition(":")[0]}
@@ -185,16 +182,16 @@ def load_as_asked(options: RunOptions, tokenizer: Tokenizer = None, *, check: bo
 
 
 def _checked(model: Model, read: Sequence[Path], check: bool | Literal["again"]) -> Model:
-    """The model with its self-check: run now, or what it found when it was run before on the files that were read.
+    """The model with its self-check, run now or kept from an earlier load of the same files.
 
-    A model without files was made in memory, and is always checked. Raises `ModelError` where a check fails.
+    A model without files is always checked. Raises `ModelError` if a check fails.
     """
     model.family.refuse_shared_parts(model.module)
     if not check:
         return model
     try:
         kept = _place(model, read) if read and _is_plain(model) else None
-    except (OSError, ValueError):  # there is no folder for caches here
+    except (OSError, ValueError):  # no folder for caches
         kept = None
     found = None if kept is None or check == "again" else _read(kept)
     if found is None:
@@ -205,33 +202,31 @@ def _checked(model: Model, read: Sequence[Path], check: bool | Literal["again"])
 
 
 def _is_plain(model: Model) -> bool:
-    """Whether all code of the model is torch's and transformers', read through a family of ours."""
+    """Whether all code of the model is torch's and transformers', with a family of this package."""
     kinds = {type(part) for part in model.module.modules()}
     homes = {home for kind in kinds for home in (kind.__module__, inspect.unwrap(kind.forward).__module__)}
     return all(home.startswith(_LIBRARIES) for home in homes) and model.info.family in families_of_transformers()
 
 
 def _place(model: Model, files: Collection[Path]) -> Path:
-    """One file for each set of files and way to load them."""
     name = digest_of([identity_of(files), asdict(model.info)])
     return cached_assets_path("interp", namespace="self-check") / f"{name}.json"
 
 
 def _code() -> str:
-    """A digest of what the result depends on besides the files: versions, and the source of this package."""
     home = Path(__file__).parent.parent
     sources = [(str(p.relative_to(home)), p.stat().st_size, p.stat().st_mtime_ns) for p in sorted(home.rglob("*.py"))]
     return digest_of([sources, *(version(name) for name in ("interp", "torch", "transformers"))])
 
 
 def _read(kept: Path) -> tuple[Check, ...] | None:
-    """What was kept, where it is whole and of this code; every check then says when it was run."""
+    """The kept checks with the time of their run, if the file is intact and of this code."""
     try:
         content = read_json(kept)
-        said = {name: content[name] for name in ("code", "when", "checks")}
-        if content["digest"] != digest_of(said) or said["code"] != _code():
+        digest = content.pop("digest")
+        if digest != digest_of(content) or content["code"] != _code():
             return None
-        found = tuple(replace(Check(**each), when=said["when"]) for each in said["checks"])
+        found = tuple(replace(Check(**each), when=content["when"]) for each in content["checks"])
     except (OSError, ValueError, RecursionError, LookupError, TypeError):
         return None
     return found if found and all(each.passed for each in found) else None
@@ -239,22 +234,22 @@ def _read(kept: Path) -> tuple[Check, ...] | None:
 
 def _keep(kept: Path, found: tuple[Check, ...]) -> None:
     now = datetime.now(UTC).isoformat(timespec="seconds")
-    said = {"code": _code(), "when": now, "checks": [asdict(each) for each in found]}
-    with suppress(OSError), writing(kept) as draft:  # where nothing can be kept, the next load checks again
-        draft.write_text(json.dumps(said | {"digest": digest_of(said)}), encoding="utf-8")
+    content = {"code": _code(), "when": now, "checks": [asdict(each) for each in found]}
+    with suppress(OSError), writing(kept) as draft:  # if it cannot be kept, the next load checks again
+        draft.write_text(json.dumps(content | {"digest": digest_of(content)}), encoding="utf-8")
 
 
 def _unchecked(source: ModelSource) -> list[Check]:
-    """What is to be said of a tunnel whose card is older than digests; one whose files have changed is refused."""
+    """A remark on a tunnel whose card has no digests; raises `ModelError` if its files have changed."""
     is_tunnel = source.card is not None and PROGRAM_CARD not in source.files.names
     if not is_tunnel or refuse_changed(source.files.folder):
         return []
-    said = "the card is of before digests: that these are its weights and numbers was not checked"
-    return [Check("card", "weights and configuration are those of the card", True, 0.0, 0.0, "files", said)]
+    detail = "the card is of before digests: that these are its weights and numbers was not checked"
+    return [Check("card", "weights and configuration are those of the card", True, 0.0, 0.0, "files", detail)]
 
 
 def _wrap(module: PreTrainedModel, tokenizer: Tokenizer, allow_quantised: bool) -> Model:
-    """A model in memory, nothing of it changed; its tokenizer is looked for where it was once loaded from."""
+    """A model in memory, unchanged; its default tokenizer is that of the files it was loaded from."""
     config = module.config
     kind = type(module).__name__
     refuse_unless_causal(kind, config, [each.__name__ for each in type(module).__mro__])
@@ -266,8 +261,6 @@ def _wrap(module: PreTrainedModel, tokenizer: Tokenizer, allow_quantised: bool) 
     label = Path(origin).name or kind
     info = replace(_describe(module), name=MEMORY + label, source="memory")
     refuse_precision(config, info.dtype)
-    if module.training:
-        raise in_training(f"the {kind} in memory", "it")
     files = files_behind(origin)
     if tokenizer is None and files is not None and has_tokenizer(files):
         words = read_tokenizer(files)
@@ -287,7 +280,7 @@ def _refuse_changes(module: object, **asked: object) -> None:
 
 
 def _tokenizer(files: ModelFiles, config: PreTrainedConfig, tokenizer: Tokenizer) -> PreTrainedTokenizerBase:
-    """The tokenizer handed over or the one beside the weights; one whose ids have no embeddings is refused."""
+    """The given tokenizer or the one beside the weights; raises `ModelError` if ids have no embeddings."""
     words = read_tokenizer(files) if tokenizer is None else _given(tokenizer)
     n = config.get_text_config().vocab_size
     if words.vocab_size > n:
@@ -300,7 +293,6 @@ def _tokenizer(files: ModelFiles, config: PreTrainedConfig, tokenizer: Tokenizer
 
 
 def _given(tokenizer: Tokenizer) -> Any:
-    """The tokenizer handed over: an object of transformers or of `tokenizers`, or where its files lie."""
     if isinstance(tokenizer, str | Path):
         return read_tokenizer(locate(str(tokenizer)).files)
     if isinstance(tokenizer, RawTokenizer):
@@ -317,10 +309,7 @@ def _describe(module: PreTrainedModel) -> ModelInfo:
 
 
 def info_from_config(whole: PreTrainedConfig) -> ModelInfo:
-    """What the configuration alone says of a model: not its name, how many parameters it has, nor where they are.
-
-    Of a multimodal model it describes the text part.
-    """
+    """The description of a model, or of its text part, by its configuration: without name, parameters and device."""
     config = whole.get_text_config()
     family = family_of(config)
     shape = family.head_shape(config)
@@ -337,7 +326,7 @@ def info_from_config(whole: PreTrainedConfig) -> ModelInfo:
         n_parameters=0,
         dtype="",
         device="",
-        # Of our hooks, whatever a model in memory uses outside it.
+        # Inside the hooks; a model in memory may use another one outside.
         attention_kernel=family.kernel if family.has_attention else "none",
         n_rotary=rotary_size(config, shape) if family.has_attention else None,
         window=active_window(config) if family.has_attention else None,
@@ -351,11 +340,11 @@ def info_from_config(whole: PreTrainedConfig) -> ModelInfo:
 
 
 def active_window(config: PreTrainedConfig) -> int | None:
-    """How many tokens back attention reaches, itself included; None where no layer is ever cut by it."""
+    """How many tokens attention reaches back, including the query's; None if no layer is ever limited."""
     if "local" in getattr(config, "attention_layers", ()):
         return config.window_size  # GPT-Neo
     if not hasattr(type(config), "sliding_window"):
-        return None  # a file may name one for a family that never looks at it
+        return None  # a file may name one that its family ignores
     window = getattr(config, "sliding_window", None)
     if window is None or getattr(config, "use_sliding_window", True) is False:
         return None

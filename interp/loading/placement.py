@@ -1,27 +1,23 @@
-"""Where a model is put and in which precision, decided from its configuration before any weights are read."""
+"""The device and precision of a model, chosen by its configuration before any weights are read."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 
-import psutil
 import torch
 from transformers import PreTrainedConfig
 
 from interp.errors import ModelError, UsageError
 from interp.options import RunOptions
 from interp.system.float64 import has_float64
+from interp.system.memory import available_bytes
 from interp.system.plain_numbers import DTYPES, device_name
 from interp.system.processes import local_rank, n_started
 
 HEADROOM = 1.2
-"""How many times its weights must fit before a model is put on a GPU in float32 unasked: activations need room too."""
-
-CONTAINER = Path("/sys/fs/cgroup")
-"""Where Linux keeps the limits of a container."""
+"""Free memory, in sizes of the weights, for float32 to be the default on a GPU: activations need room too."""
 
 _SPREADS = ("auto", "balanced", "balanced_low_0", "sequential")
-"""Ways in which Accelerate spreads a model over devices."""
+"""Accelerate's ways to spread a model over devices."""
 
 _HAZARDS = {
     "bfloat16": "bfloat16 keeps 8 bits of a number, so each is off by up to 0.4 %; attention entropies moved by up to "
@@ -33,7 +29,7 @@ _HAZARDS = {
 
 @dataclass(frozen=True)
 class Placement:
-    """Precision and place of a model; `device_map` spreads it over several devices and stands alone."""
+    """Precision and device of a model, or the `device_map` that spreads it over several devices."""
 
     dtype: str
     device: str
@@ -41,7 +37,7 @@ class Placement:
 
 
 def hazards(dtype: str, stored_as: str | None = None) -> list[str]:
-    """What a precision, and weights rounded in a file, do to the numbers read from a model, in words."""
+    """The effects of a precision, and of weights rounded in a file, on the numbers read from a model."""
     rounded = f"rounded weights ({stored_as}): directions, angles and predictions are those of the rounded model"
     return [*filter(None, [_HAZARDS.get(dtype)]), *([rounded] if stored_as else [])]
 
@@ -49,10 +45,10 @@ def hazards(dtype: str, stored_as: str | None = None) -> list[str]:
 def choose_placement(
     config: PreTrainedConfig, n_parameters: int, options: RunOptions, *, is_loaded: bool = True
 ) -> Placement:
-    """What was asked for, and else a GPU if there is one, float32 unless only bfloat16 fits on it.
+    """The requested placement; by default a GPU if there is one, and float32 unless only bfloat16 fits on it.
 
-    Raises `ModelError` for Phi in float16 and, where it `is_loaded`, with the numbers where the weights do not fit;
-    `UsageError` for a device that is not there.
+    Raises `ModelError` for Phi in float16 and, if it `is_loaded`, for weights that do not fit; `UsageError` for an
+    unavailable device.
     """
     dtype, device_map = options.dtype, options.device_map
     device = None if options.device is None else str(options.device)
@@ -88,13 +84,13 @@ def choose_placement(
             fix="Use float32 there, or device='cpu'.",
         )
     placement = replace(placement, dtype=dtype)
-    if is_loaded and getattr(config, "quantization_config", None) is None:  # how small others are is not said
+    if is_loaded and getattr(config, "quantization_config", None) is None:  # the size of others is unknown
         _refuse_if_too_big(config, n_parameters, placement, free_bytes(placement))
     return placement
 
 
 def free_bytes(placement: Placement) -> int:
-    """Memory that weights can still take where a model is to be put, in bytes."""
+    """Free memory on the devices of a placement, in bytes."""
     return sum(available_bytes(place) for place in _places(placement))
 
 
@@ -103,7 +99,7 @@ def _places(placement: Placement) -> list[torch.device]:
 
 
 def refuse_precision(config: PreTrainedConfig, dtype: str) -> None:
-    """`ModelError` for a precision in which the family's numbers are wrong."""
+    """Raise `ModelError` for a precision in which the family's numbers are wrong."""
     if config.model_type == "phi" and dtype == "float16":
         raise ModelError(
             asked="a Phi model in float16",
@@ -113,36 +109,13 @@ def refuse_precision(config: PreTrainedConfig, dtype: str) -> None:
         )
 
 
-def available_bytes(device: torch.device) -> int:
-    """Memory that weights can still take on a device, in bytes; a container's limit counts."""
-    if device.type == "cuda":
-        return torch.cuda.mem_get_info(device)[0]
-    return min([psutil.virtual_memory().available, *_container_rest()])
-
-
-def _container_rest() -> list[int]:
-    """What is left under the memory limit of a Linux container (cgroup 2); empty without one."""
-    group = CONTAINER
-    try:
-        limit = (group / "memory.max").read_text(encoding="ascii").strip()
-        used = int((group / "memory.current").read_text(encoding="ascii"))
-        lines = (group / "memory.stat").read_text(encoding="ascii").splitlines()
-    except (OSError, ValueError):
-        return []
-    if not limit.isdigit():
-        return []
-    # Pages of files that were read count as used, but are given back as soon as memory is needed.
-    reclaimable = sum(int(line.split()[1]) for line in lines if line.startswith("inactive_file "))
-    return [max(int(limit) - used + reclaimable, 0)]
-
-
 def _everywhere() -> list[torch.device]:
     gpus = [torch.device("cuda", i) for i in range(torch.cuda.device_count())]
     return [*gpus, torch.device("cpu")]
 
 
 def _device(name: str | None) -> torch.device:
-    """The device of this name; of several processes on a machine each has a GPU of its own, as far as there are."""
+    """The device of this name, or the default; several processes on a machine get different GPUs."""
     if name is None:
         name = "cuda" if torch.cuda.is_available() else "cpu"
     if name == "cuda" and n_started() > 1 and torch.cuda.device_count():

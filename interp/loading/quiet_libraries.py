@@ -1,4 +1,4 @@
-"""Keeps advice and progress bars of the libraries below off the user's terminal; errors are untouched."""
+"""Keeps warnings and progress bars of other libraries off the user's terminal; errors are raised as usual."""
 
 import warnings
 from collections.abc import Iterator
@@ -9,11 +9,11 @@ from typing import Any
 
 @contextmanager
 def quiet_libraries(*others: Any) -> Iterator[None]:
-    """Only errors of transformers are heard inside, and no bar is drawn; everything is as before outside.
+    """Show only errors of transformers, and no progress bars, inside the block.
 
-    Of `others`, modules `utils` of the hub's libraries, nothing is heard: their errors are told in our words.
+    `others` are `utils` modules of the hub's libraries, which show nothing, because their errors are raised again.
     """
-    from transformers.utils import logging  # here: reading prompts alone does not import it
+    from transformers.utils import logging  # not needed to read prompts
 
     with ExitStack() as restored, warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -1,4 +1,4 @@
-"""What the name of a model stands for: an alias, a hub repository, a local folder or a wind tunnel."""
+"""The files that the name of a model stands for: an alias, a hub repository, a folder, a tunnel or a program."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -24,7 +24,7 @@ _HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 
 @dataclass(frozen=True)
 class ModelSource:
-    """A model that was found: `name` loads it again, `origin` is where it comes from; a tunnel has task and card."""
+    """A model that was found: `name` loads it again, `origin` is its source; a tunnel has task and card."""
 
     name: str
     origin: str
@@ -38,25 +38,24 @@ GGUF = ".gguf"
 
 
 def source_of(options: RunOptions) -> ModelSource:
-    """The files of the model that a run names, with what its user allows."""
+    """The files of a run's model, with what the user allows."""
     source = locate(options.model, options.revision, options.gguf)  # pyrefly: ignore[bad-argument-type]
     allowed = {name: getattr(options, name) for name in ("trust_remote_code", "allow_pickle", "allow_quantised")}
     return replace(source, files=replace(source.files, **allowed))
 
 
 def locate(name: str | Path, revision: str | None = None, gguf: str | None = None) -> ModelSource:
-    """Find the files a name stands for, without reading any weights.
+    """Find the files of a model by name, without reading any weights.
 
-    A name that ends in `.gguf` is such a file; `gguf` names one in a folder or a repository of the hub.
-
-    An alias goes before a folder of the same name (write `./name` for the folder). A revision can stand behind the
-    name (`pythia-410m@step1000`) or beside it. Unknown aliases and tunnels list the nearest.
+    `gguf` names a file in a folder or a repository of the hub; a name that ends in `.gguf` is such a file. An alias
+    wins over a folder of the same name (write `./name` for the folder). A `revision` can also follow the name
+    (`pythia-410m@step1000`). Errors on unknown names list the nearest.
     """
     if not isinstance(name, str | Path):
         raise UsageError(
             asked="the model",
             found=f"it is a {type(name).__name__}",
-            fix="Name it or its folder (interp.run takes what interp.load gave, interp.run_many names).",
+            fix="Name it or its folder (interp.run takes what interp.load returned, interp.run_many takes names).",
         )
     text = str(name)
     base, _, at = text.partition("@")
@@ -102,7 +101,7 @@ def locate(name: str | Path, revision: str | None = None, gguf: str | None = Non
 
 
 def refuse_wrong_models(names: Iterable[str], revision: str | None = None, gguf: str | None = None) -> None:
-    """Raise what loading these models would raise, before torch is imported, unless only the hub knows it."""
+    """Raise the errors of loading these models that need neither torch nor the hub."""
     for name in names:
         base = str(name).partition("@")[0]
         is_on_hub = base in ALIASES or (_HUB_ID.fullmatch(base) is not None and not _is_path(name))
@@ -111,7 +110,7 @@ def refuse_wrong_models(names: Iterable[str], revision: str | None = None, gguf:
 
 
 def files_behind(path: str) -> ModelFiles | None:
-    """The files that a model in memory was once loaded from, as far as they are on this machine."""
+    """The files on this machine that a model in memory was loaded from, or None."""
     if path and (Path(path) / CONFIG).exists():
         return files_in_folder(Path(path))
     return cached_files(path) if _HUB_ID.fullmatch(path) else None
@@ -122,7 +121,7 @@ def _is_path(name: str) -> bool:
 
 
 def _kept_beside(files: ModelFiles) -> tuple[Any, ...]:
-    """Task, card and mechanism of a tunnel, of a step that one took on the way, or of a program; else nothing."""
+    """Task, card and mechanism of a tunnel, of a checkpoint of its training, or of a program; else nothing."""
     if CARD_NAME in files.names:
         return _read_tunnel(files.folder)
     if PROGRAM_CARD in files.names:
@@ -130,7 +129,7 @@ def _kept_beside(files: ModelFiles) -> tuple[Any, ...]:
     folder, home = files.folder.resolve(), files.folder.resolve().parent.parent
     if (home / CARD_NAME).is_file() and folder in kept_steps(home).values():
         task, card = _read_tunnel(home)
-        # the figures of the card are those of the end
+        # the figures of the card are of the last step
         return task, {**card, "step": int(folder.name), "figures": {}}
     return ()
 
@@ -169,10 +168,7 @@ def _read_program(folder: Path) -> tuple[Task, dict[str, Any], Mechanism | None]
 
 
 def shipped_tunnels() -> dict[str, Path]:
-    """Every trained tunnel there is, as `<task>-<arch>[-<variant>]`, with its folder.
-
-    They lie where the registered tasks keep their checkpoints; which task one belongs to is what its card says.
-    """
+    """The folder of every trained tunnel, by its name `<task>-<arch>[-<variant>]`."""
     tasks = {name: load_entry("tunnel", name).checkpoints for name in entries("tunnel")}
     found: dict[str, Path] = {}
     for home in dict.fromkeys(tasks.values()):
@@ -183,7 +179,7 @@ def shipped_tunnels() -> dict[str, Path]:
 
 
 def kept_steps(folder: Path) -> dict[int, Path]:
-    """The checkpoints taken on the way that a tunnel's folder holds, by step."""
+    """The folders of a tunnel's checkpoints during training, by step."""
     kept = {int(path.name): path for path in (folder / "steps").glob("*") if path.is_dir() and path.name.isdigit()}
     return dict(sorted(kept.items()))
 

@@ -1,7 +1,7 @@
-"""The text part of a multimodal model: the language model inside it and its head, read while the prompts are text.
+"""The text part of a multimodal model: its language model and head.
 
-The module stays whole, so that positions, masks and layers that wait for an image are what it makes of text itself.
-Where the weights come from files, those that it would read images and sound with are left there.
+The module stays whole, so that positions and masks are those of the model, but weights for images and sound are not
+loaded from files.
 """
 
 from dataclasses import replace
@@ -16,7 +16,7 @@ from interp.family import Family
 
 
 def is_multimodal(config: PreTrainedConfig) -> bool:
-    """Whether a configuration describes a model of several kinds of input with a language model inside."""
+    """Whether a configuration describes a multimodal model with a language model inside."""
     return config.get_text_config() is not config and type(config) in MODEL_FOR_MULTIMODAL_LM_MAPPING
 
 
@@ -32,13 +32,13 @@ def whole_class(config: PreTrainedConfig) -> Any:
 
 
 def parts_read(module: PreTrainedModel) -> list[torch.nn.Module]:
-    """The modules that text passes, or the whole of a model that reads nothing else."""
+    """The modules that process text: language model and head, or the whole of a text model."""
     head: Any = module.get_output_embeddings()
     return [_language_model(module), head] if is_multimodal(module.config) else [module]
 
 
 def family_in(module: PreTrainedModel) -> Family:
-    """The family of a model; of a multimodal one that of its text part, whose paths lead there from the whole."""
+    """The family of a model, or of a multimodal model's text part, with paths from the whole module."""
     family = family_of(module.config.get_text_config())
     if not is_multimodal(module.config):
         return family
@@ -50,12 +50,12 @@ def family_in(module: PreTrainedModel) -> Family:
     head: Any = module.get_output_embeddings()
     if any(part is not module and getattr(part, "lm_head", None) is head for part in module.modules()):
         return family
-    # The whole model's own head gives plain products, whatever its text part would do with them by itself.
+    # The head of the whole model scales and caps no logits, whatever the text part alone would do.
     return replace(family, logits_times=None, logits_over=None, logits_cap=None)
 
 
 def model_class(config: PreTrainedConfig) -> Any:
-    """What makes and reads models of a configuration: multimodal ones without what no text passes."""
+    """The class that builds and loads models of a configuration, multimodal ones with the text part alone."""
     if not is_multimodal(config):
         return AutoModelForCausalLM
     whole = whole_class(config)
@@ -65,7 +65,7 @@ def model_class(config: PreTrainedConfig) -> Any:
             super().__init__(config)
             _leave_out_all_but(parts_read(self), self)
 
-    # By these transformers finds the names that weights had in older files.
+    # transformers uses these to find the names of weights in older files.
     TextPart.__name__, TextPart.__module__ = whole.__name__, whole.__module__
     return TextPart
 
@@ -78,7 +78,7 @@ def build_model(config: PreTrainedConfig, *, dtype: torch.dtype | None, trust_re
 
 
 def _leave_out_all_but(kept: list[torch.nn.Module], module: torch.nn.Module) -> None:
-    """Take out of a model the modules that neither are kept nor hold what is kept."""
+    """Remove the modules that are not kept and contain none that is kept."""
     for name, part in module.named_children():
         inside = list(part.modules())
         if not any(each is one for each in kept for one in inside):

@@ -1,4 +1,4 @@
-"""The tokenizer that belongs to a model."""
+"""The tokenizer of a model, from the files beside its weights."""
 
 import tempfile
 from pathlib import Path
@@ -20,12 +20,12 @@ _COMPANIONS = frozenset(
 
 
 def has_tokenizer(files: ModelFiles) -> bool:
-    """Whether a vocabulary lies beside the weights, or in their GGUF file."""
+    """Whether there is a vocabulary beside the weights, or in their GGUF file."""
     return files.gguf is not None or bool(files.names & _VOCABULARIES)
 
 
 def read_tokenizer(files: ModelFiles) -> PreTrainedTokenizerBase:
-    """The tokenizer beside a model's weights; `ModelError` where there is none or it cannot be read."""
+    """The tokenizer beside a model's weights; raises `ModelError` if there is none or it cannot be read."""
     if not has_tokenizer(files):
         raise ModelError(
             asked=f"the tokenizer of {files.origin}",
@@ -43,7 +43,7 @@ def read_tokenizer(files: ModelFiles) -> PreTrainedTokenizerBase:
 
 
 def _tokenizer_in(file: Path) -> PreTrainedTokenizerBase:
-    """The tokenizer of a GGUF file, read alone in a folder: transformers would mix it with files that lie beside it."""
+    """The tokenizer of a GGUF file, read in an empty folder, because transformers would also read files beside it."""
     with tempfile.TemporaryDirectory() as alone:
         Path(alone, file.name).symlink_to(file.absolute())
         words: Any = AutoTokenizer.from_pretrained(alone, gguf_file=file.name, local_files_only=True)

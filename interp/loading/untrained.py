@@ -1,7 +1,4 @@
-"""The same model without its training: the plainest null, on request.
-
-The weights are drawn anew as transformers initialises this architecture, from several seeds.
-"""
+"""Untrained copies of a model as a null: weights as transformers initialises the architecture, from several seeds."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -22,7 +19,7 @@ from interp.table import LABEL, Table, number_columns
 
 
 def untrained_copy(model: Model, seed: int = 0) -> tuple[Model, str]:
-    """An untrained model of the same architecture, checked like any other, and what its weights are."""
+    """An untrained copy of a model, checked like any other, and a description of its weights."""
     if "," in model.info.device or "offloaded" in model.info.device:
         raise ModelError(
             asked=f"{model.name} without its training",
@@ -31,11 +28,11 @@ def untrained_copy(model: Model, seed: int = 0) -> tuple[Model, str]:
         )
     with torch.random.fork_rng(), quiet_libraries():
         torch.manual_seed(seed)
-        # Code of the repository's own is trusted here only where the model itself was loaded with it.
+        # Code of the repository is trusted only if the model was loaded with it.
         is_own = type(model.module).__module__.startswith("transformers_modules")
         module: Any = build_model(model.module.config, dtype=model.module.dtype, trust_remote_code=is_own)
     module = module.to(model.input_device).eval().requires_grad_(False)
-    name = f"{MEMORY}{model.name.removeprefix(MEMORY)} untrained"  # no name loads it, and it belongs to no training
+    name = f"{MEMORY}{model.name.removeprefix(MEMORY)} untrained"
     info = replace(model.info, name=name, revision=None, stored_as=None, tensor_kinds=None)
     copy = replace(model, module=module, info=info, card=None, checks=())
     lens = ", decoded through the lens of the trained model" if model.lens else ""
@@ -43,10 +40,10 @@ def untrained_copy(model: Model, seed: int = 0) -> tuple[Model, str]:
 
 
 def beside_untrained(findings: Findings, untrained: Sequence[Findings], labels: Sequence[str]) -> Findings:
-    """The findings with what untrained weights give as their null: the mean over the copies with a t prediction band.
+    """The findings with untrained weights as null: the mean over the copies with a t prediction band.
 
-    Such a number has no p: its own was about another null, and a few copies give none. A table keeps the null and the p
-    that it had. Of one copy there is no band, and nulls stay as they are.
+    Such numbers have no p, because a few copies give none; a table keeps the earlier null and p. One copy gives no
+    band, and nulls stay as they are.
     """
     names = [name for name in findings.scalars if all(name in copy.scalars for copy in untrained)]
     of_copies: dict[str, Null | Scalar] = {name: untrained[0][name] for name in names}

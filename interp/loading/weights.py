@@ -1,4 +1,4 @@
-"""Reads weights and vouches for them: whole files, every tensor in its place, and no code run to read them."""
+"""Reads weights and verifies them: complete files, every tensor in its place, and no code run to read them."""
 
 import pickle
 from collections.abc import Collection, Mapping
@@ -26,13 +26,13 @@ _PICKLES = (".bin", ".pt", ".pth", ".ckpt")
 
 
 def read_weights(files: ModelFiles, config: PreTrainedConfig, placement: Placement) -> tuple[PreTrainedModel, Check]:
-    """The model in evaluation mode, without gradients, and a check that says what its files held.
+    """The model in evaluation mode, without gradients, and a check that its files have every tensor.
 
     Raises `ModelError` for truncated or corrupt files, missing tensors, tensors of another shape, pickled weights
-    (unless allowed) and a machine without the memory.
+    (unless allowed) and too little memory.
     """
     family = family_of(config.get_text_config())
-    if _ADAPTER in files.names:  # it would be put on them, or not, with the packages that are installed
+    if _ADAPTER in files.names:  # transformers would apply it or not, depending on installed packages
         fix = "Keep them in two folders and name both (--adapter), or merge it and save the model."
         raise _unreadable(files, f"there is also an adapter ({_ADAPTER}), and it is unclear whether to apply it", fix)
     names = weight_files(files)
@@ -40,7 +40,7 @@ def read_weights(files: ModelFiles, config: PreTrainedConfig, placement: Placeme
     is_safe = names[0].endswith(".safetensors")
     source: dict[str, Any] = {"gguf_file": files.gguf} if files.gguf else {"use_safetensors": is_safe}
     if is_safe:
-        _refuse_spoilt(files, names, is_rounded=getattr(config, "quantization_config", None) is not None)
+        _refuse_damaged(files, names, is_rounded=getattr(config, "quantization_config", None) is not None)
     try:
         with quiet_libraries():
             loaded: Any = model_class(config).from_pretrained(
@@ -51,7 +51,7 @@ def read_weights(files: ModelFiles, config: PreTrainedConfig, placement: Placeme
                 device_map=placement.device_map or (None if placement.device == "cpu" else {"": placement.device}),
                 local_files_only=True,
                 trust_remote_code=files.trust_remote_code,
-                ignore_mismatched_sizes=True,  # they are refused below, with their shapes
+                ignore_mismatched_sizes=True,  # `_verified` raises for them, with their shapes
                 output_loading_info=True,
                 **source,
             )
@@ -67,15 +67,15 @@ def read_weights(files: ModelFiles, config: PreTrainedConfig, placement: Placeme
     if placement.dtype == "float64":
         module.config.get_text_config()._experts_implementation = "eager"  # the fast one has no float64
     if files.gguf:
-        module.config.quantization_config = None  # they are plain numbers by now
-    return module.eval().requires_grad_(False), _vouch(files, report, module)
+        module.config.quantization_config = None  # transformers has dequantised them
+    return module.eval().requires_grad_(False), _verified(files, report, module)
 
 
 def weight_files(files: ModelFiles) -> list[str]:
     """The names of the files that hold the weights: safetensors, in one piece or in shards, or one GGUF file."""
     if files.gguf is not None:
         return [files.gguf]
-    if _SINGLE in files.names:  # before the index, as transformers does: what is vouched for is what is read
+    if _SINGLE in files.names:  # before the index, as transformers does
         return [_SINGLE]
     if _INDEX in files.names:
         files.fetch([_INDEX])
@@ -95,7 +95,7 @@ def weight_files(files: ModelFiles) -> list[str]:
 
 
 def _two_heads(module: PreTrainedModel) -> str:
-    """What to say of a head that the configuration calls tied to the embedding while the files hold another."""
+    """A remark if the configuration ties the head to the embedding and the files have a separate head."""
     head, embedding = module.get_output_embeddings(), module.get_input_embeddings()
     if not getattr(module.config, "tie_word_embeddings", False) or head is None or head.weight is embedding.weight:
         return ""
@@ -107,15 +107,14 @@ def _shards(files: ModelFiles, index: str) -> list[str]:
         content = read_json(files.folder / index)
         weight_map, _ = (content[field] for field in ("weight_map", "metadata"))  # transformers needs both
         names = sorted(set(weight_map.values()))
-    # Only files of this very model: a name such as ../../x would lead out of its folder.
+    # Only files of this model: a name such as ../../x would lead out of its folder.
     absent = [name for name in names if name not in files.names]
     if absent or not names:
         raise _unreadable(files, f"{index} names {f'{absent[0]}, which is not there' if absent else 'no files'}")
     return names
 
 
-def _refuse_spoilt(files: ModelFiles, names: Collection[str], *, is_rounded: bool) -> None:
-    """Refuse files that are cut off, that hold a tensor twice, or numbers of one byte without a word in config.json."""
+def _refuse_damaged(files: ModelFiles, names: Collection[str], *, is_rounded: bool) -> None:
     held: dict[str, str] = {}
     for file in names:
         for name, kind in _stored(files.folder / file, files).items():
@@ -129,7 +128,7 @@ def _refuse_spoilt(files: ModelFiles, names: Collection[str], *, is_rounded: boo
 
 
 def _stored(path: Path, files: ModelFiles) -> dict[str, str]:
-    """The kind of every tensor, from the header, which also says how long the file has to be."""
+    """The kind of every tensor, from the header, which also determines the length of the file."""
     try:
         with safe_open(path, framework="pt") as opened:
             return {name: opened.get_slice(name).get_dtype() for name in opened.keys()}  # noqa: SIM118
@@ -150,8 +149,8 @@ def _again(files: ModelFiles) -> str:
     return f"Delete {files.folder.parent.parent} and load again with a network."
 
 
-def _vouch(files: ModelFiles, report: Mapping[str, Any], module: PreTrainedModel) -> Check:
-    """Every tensor of the model came from the files, in its shape; tensors the model has no place for are noted."""
+def _verified(files: ModelFiles, report: Mapping[str, Any], module: PreTrainedModel) -> Check:
+    """The check that every tensor of the model is in the files, in its shape; its detail names surplus tensors."""
     extra = report["unexpected_keys"]
     if report["mismatched_keys"]:
         name, theirs, ours = min(report["mismatched_keys"])
@@ -175,7 +174,7 @@ def _vouch(files: ModelFiles, report: Mapping[str, Any], module: PreTrainedModel
 
 
 def _of_blocks(module: PreTrainedModel, names: Collection[str]) -> set[str]:
-    """Those names that are of decoder blocks: left out, they would leave another model. Old files keep buffers too."""
+    """The names of decoder blocks, without which it would be another model, except buffers in old files."""
     lists = [name for name, part in module.named_modules() if isinstance(part, torch.nn.ModuleList)]
     blocks = min(lists, key=len, default="") + "."
     begins = (blocks, blocks.removeprefix(f"{module.base_model_prefix}."))

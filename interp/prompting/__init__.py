@@ -1,3 +1,3 @@
-"""From a name, a file, a hub or a task to prompts, and from prompts to token ids."""
+"""Prompts from names, files, the hub and tasks, and their token ids."""
 
 __all__ = ["clusters", "files", "formats", "pools", "token_names", "tokens", "tunnel_sequences"]

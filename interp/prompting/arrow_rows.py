@@ -1,4 +1,4 @@
-"""Tables in Arrow's form as rows: what Parquet files, `datasets`, pandas and Polars hand over."""
+"""Arrow tables, from Parquet files, `datasets`, pandas and Polars, as rows."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -14,13 +14,13 @@ _PLAIN = ("string", "large_string", "string_view", "integer", "floating", "boole
 
 
 def rows_of_table(table: "pyarrow.Table", owner: str) -> list[PromptRow]:
-    """The rows of a table: texts, numbers and truth values as Python's own, the numbers of a class as its names.
+    """The rows of a table as Python values, with the names of classes in place of their numbers.
 
-    Raises `PromptError` for a column of another kind, and for a name that stands twice.
+    Raises `PromptError` for a column of another type, and for a repeated name.
     """
     names = table.column_names
     if len(set(names)) < len(names):
-        raise PromptError(asked=f"the columns of {owner}", found=f"a name stands twice: {names}", fix="Rename one.")
+        raise PromptError(asked=f"the columns of {owner}", found=f"a name is repeated: {names}", fix="Rename one.")
     metadata = json.loads((table.schema.metadata or {}).get(b"huggingface", b"{}"))
     classes = class_names(_inside(_inside(metadata, "info"), "features"))
     columns = [
@@ -34,14 +34,14 @@ def rows_of_table(table: "pyarrow.Table", owner: str) -> list[PromptRow]:
 
 
 def class_names(features: object) -> dict[str, Sequence[str]]:
-    """By column of kind ClassLabel the names that its numbers stand for, of features as `datasets` writes them."""
+    """The class names of every ClassLabel column, from features as `datasets` writes them."""
     columns = features.items() if isinstance(features, Mapping) else ()
     names = {column: _inside(kind, "names") for column, kind in columns if _inside(kind, "_type") == "ClassLabel"}
     return {column: found if isinstance(found, list) else [] for column, found in names.items()}
 
 
 def class_of(value: object, names: Sequence[str]) -> str | None:
-    """The name of a class; None for what has none, such as the -1 of a hidden label."""
+    """The name of a class; None for a value without one, such as the -1 of a hidden label."""
     return names[value] if isinstance(value, int) and 0 <= value < len(names) else None
 
 
@@ -50,7 +50,6 @@ def _inside(value: Any, key: str) -> Any:
 
 
 def _plain(owner: str, name: str, column: "pyarrow.ChunkedArray") -> list[Any]:
-    """A column of texts, numbers or truth values, or of conversations, as Python's own."""
     import pyarrow
     from pyarrow import types
 
@@ -67,7 +66,7 @@ def _plain(owner: str, name: str, column: "pyarrow.ChunkedArray") -> list[Any]:
 
 
 def _as_given(value: Any) -> Any:
-    """A message without the keys that are there because another message of the column has them."""
+    """A message without the empty keys that Arrow adds because another message of the column has them."""
     if isinstance(value, list):
         return [_as_given(entry) for entry in value]
     if isinstance(value, dict):

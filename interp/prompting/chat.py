@@ -1,4 +1,4 @@
-"""Conversations as texts: messages through the tokenizer's own chat template, up to where the reply would start."""
+"""Conversations as texts: messages through the tokenizer's chat template, up to where the reply would start."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 ROLE, TURN = "role", "turn"
-"""Columns that a conversation gets: who spoke last, and the number of messages so far."""
+"""Columns of a conversation: the role of the last message, and the number of messages."""
 
 
 def is_message(value: object) -> bool:
@@ -21,9 +21,9 @@ def is_message(value: object) -> bool:
 
 
 def prompts_of_table(table: PromptTable, tokenizer: "PreTrainedTokenizerBase | None") -> PromptSet:
-    """The texts of a table, or its messages as the tokenizer writes them: these get the columns `role` and `turn`.
+    """The texts of a table, or its messages as the tokenizer writes them, with the columns `role` and `turn`.
 
-    Raises `PromptError`, naming the place, for messages that are none and for a template that is missing or fails.
+    Raises `PromptError`, naming the place, for invalid messages and for a template that is missing or fails.
     """
     if not table.has_messages:
         return prompt_set(table)
@@ -32,7 +32,7 @@ def prompts_of_table(table: PromptTable, tokenizer: "PreTrainedTokenizerBase | N
         if taken := sorted(row.values.keys() & {table.text_column, ROLE, TURN}):
             raise PromptError(
                 asked=where,
-                found=f"it has {MESSAGES} and the column {taken[0]!r}, which messages make themselves",
+                found=f"it has {MESSAGES} and the column {taken[0]!r}, which is made from the messages",
                 fix="Rename that column, or leave it out.",
             )
     chats, texts = _written([row.values.get(MESSAGES) for row in table.rows], tokenizer, places)
@@ -45,9 +45,9 @@ def prompts_of_table(table: PromptTable, tokenizer: "PreTrainedTokenizerBase | N
 
 
 def as_chat(prompts: PromptSet, tokenizer: "PreTrainedTokenizerBase | None") -> PromptSet:
-    """Every text as the only message of a user; sets that are messages already stay as they are.
+    """Every text as the only message of a user; sets of messages are returned unchanged.
 
-    Raises `PromptError` for token ids, and for prompts whose exact posterior is known: it is that of the bare texts.
+    Raises `PromptError` for token ids, and for prompts with an exact posterior, which is that of the bare texts.
     """
     if prompts.is_templated:
         return prompts
@@ -68,9 +68,9 @@ def as_chat(prompts: PromptSet, tokenizer: "PreTrainedTokenizerBase | None") -> 
 
 
 def _checked(value: object, where: str) -> list[dict[str, Any]]:
-    """The messages of one conversation, with every key that they have: which of them count is the template's to say."""
+    """The messages of one conversation with all their keys; the template decides which of them matter."""
     if not isinstance(value, Sequence) or isinstance(value, str) or not value:
-        found = f"{MESSAGES!r} holds {value!r:.60}, which is no list of messages"
+        found = f"{MESSAGES!r} is {value!r:.60}, not a list of messages"
     else:
         faults = ((i, _fault(message)) for i, message in enumerate(value))
         found = next((f"message {i + 1} {fault}" for i, fault in faults if fault), None)
@@ -81,28 +81,27 @@ def _checked(value: object, where: str) -> list[dict[str, Any]]:
 
 
 def _fault(message: object) -> str | None:
-    """What is wrong with a message: it has a role that is a text, and says something, in text alone."""
+    """Why a message cannot be used; None if it has a role and some content, both as text."""
     if not isinstance(message, Mapping) or not is_message(message):
         return f"is {message!r:.60}"
     content = message.get("content")
     parts = content if isinstance(content, list) else [{"type": "text", "text": content or ""}]
     texts = [part.get("text") if isinstance(part, Mapping) and part.get("type") == "text" else None for part in parts]
     if not isinstance(message["role"], str) or not all(isinstance(text, str) for text in texts):
-        return "has a role or content that is no text"
-    says_more = any(value for key, value in message.items() if key not in (ROLE, "content", "name"))
-    if not says_more and not "".join(map(str, texts)).strip():
+        return "has a role or content that is not text"
+    has_more = any(value for key, value in message.items() if key not in (ROLE, "content", "name"))
+    if not has_more and not "".join(map(str, texts)).strip():
         return f"({message['role']}) is empty"
     try:
         json.dumps(message)
     except (TypeError, ValueError) as error:
-        return f"holds what JSON cannot write ({error})"
+        return f"has values that JSON cannot write ({error})"
     return None
 
 
 def _written(
     values: Sequence[object], tokenizer: "PreTrainedTokenizerBase | None", places: Sequence[str]
 ) -> tuple[list[list[dict[str, Any]]], list[str]]:
-    """Conversations, checked, and as the model's tokenizer writes them."""
     chats = [_checked(value, where) for value, where in zip(values, places, strict=True)]
     if tokenizer is None or not tokenizer.chat_template:
         raise PromptError(
@@ -116,7 +115,7 @@ def _written(
 
 
 def _template(tokenizer: "PreTrainedTokenizerBase", place: str) -> str:
-    """The tokenizer's only template, or the one of several that it calls `default`."""
+    """The tokenizer's only template, or the one named `default` of several."""
     known = tokenizer.chat_template
     if isinstance(known, dict) and "default" not in known:
         raise PromptError(
@@ -131,9 +130,9 @@ def _template(tokenizer: "PreTrainedTokenizerBase", place: str) -> str:
 def rendered(template: str, tokens: Mapping[str, Any], chat: Sequence[dict[str, Any]], place: str) -> str:
     """A conversation as a template writes it, up to where the reply would start.
 
-    One that ends with the assistant is left open at the end of what it has said so far. transformers compiles the
-    template in Jinja's sandbox, which keeps it from files, modules and the insides of objects. Raises `PromptError`,
-    naming the place, where the template fails or leaves something out.
+    A last message of the assistant is left open at its end. transformers compiles the template in Jinja's sandbox,
+    without access to files, modules and private attributes. Raises `PromptError`, naming the place, if the template
+    fails or leaves something out.
     """
     from transformers.utils.chat_template_utils import render_jinja_template
 
@@ -144,28 +143,23 @@ def rendered(template: str, tokens: Mapping[str, Any], chat: Sequence[dict[str, 
         )[0][0]  # fmt: skip
 
     *before, last = chat
-    is_reply, found = last["role"] == "assistant", ""
+    is_reply = last["role"] == "assistant"
     try:
         text = written(chat, reading=True)
         for key in sorted(last.keys() - {"role", "content"}) if is_reply else ():
             without = [*before, {name: value for name, value in last.items() if name != key}]
             is_read = written(without, reading=True) != text
             if not is_read and written(without, reading=False) != written(chat, reading=False):
-                found = f"it writes {key} of the last message behind its content, where reading ends"
+                raise ValueError(f"it writes {key} of the last message behind its content, where reading ends")
+        lists = (message["content"] for message in chat if isinstance(message.get("content"), list))
+        if any(repr(part)[:-2] in text for parts in lists for part in parts):
+            raise ValueError("it takes a content that is one text, and this one is a list of parts")
     except Exception as error:  # whatever the template's code raises
-        raise _refused(place, " ".join(str(error).split())[:300] or type(error).__name__) from error
-    lists = (message["content"] for message in chat if isinstance(message.get("content"), list))
-    if any(repr(part)[:-2] in text for parts in lists for part in parts):
-        found = "it takes a content that is one text, and this one is a list of parts"
-    if found:
-        raise _refused(place, found)
+        found = " ".join(str(error).split())[:300] or type(error).__name__
+        raise PromptError(
+            asked=f"{place}, as a chat",
+            found=f"the chat template refuses it: {found}",
+            fix="See which roles, in which order, the template allows (`tokenizer.chat_template`), or give the texts "
+            "as they should be read.",
+        ) from error
     return text
-
-
-def _refused(place: str, found: str) -> PromptError:
-    return PromptError(
-        asked=f"{place}, as a chat",
-        found=f"the chat template refuses it: {found}",
-        fix="See which roles, in which order, the template allows (`tokenizer.chat_template`), or give the texts as "
-        "they should be read.",
-    )

@@ -1,7 +1,7 @@
-"""Which prompts belong together: a column says so, the set does, or their shared wording.
+"""Clusters of prompts, by a column or by shared wording.
 
-Prompts of one document, of one template or of one source resemble one another, and resampling them one by one takes
-them for more than they are. Every statistic resamples, exchanges and halves whole clusters.
+Prompts of one document, template or source resemble one another, and resampling them one by one would make intervals
+too narrow. Every statistic resamples, permutes and splits whole clusters.
 """
 
 from collections.abc import Sequence
@@ -18,19 +18,19 @@ from interp.prompt import Clusters, PromptSet
 from interp.statistics.near_duplicates import THRESHOLD, in_order, linked
 
 COLUMNS = ("cluster", "document")
-"""The columns that say which prompts belong together where nobody names one, in this order."""
+"""The columns that are used as clusters if the user names none, in this order."""
 
 NONE = "none"
-"""What is named in the place of a column so that each prompt stands by itself."""
+"""The name, in place of a column, for clusters of one prompt each."""
 
 _WORDING = "shared wording"
 _SHOWN = 60
 
 
 def with_clusters(prompts: PromptSet, ids: Sequence[Int[np.ndarray, " _pos"]]) -> PromptSet:
-    """The same prompts, whose token ids these are, with the cluster of each; as they are where that is known already.
+    """The prompts, whose token ids these are, with their clusters; unchanged if they have clusters already.
 
-    `PromptError` for a column that the prompts do not have.
+    Raises `PromptError` for a column that the prompts do not have.
     """
     return prompts if prompts.clusters is not None else replace(prompts, clusters=_clusters(prompts, ids))
 
@@ -45,7 +45,7 @@ def _clusters(prompts: PromptSet, ids: Sequence[np.ndarray]) -> Clusters:
             raise PromptError(
                 asked=f"clusters of {prompts.name!r} by the column {named!r}",
                 found=f"the prompts have the columns {', '.join(sorted(known)) or 'none'}",
-                fix=f"Name one of them, or {NONE!r}: each prompt then stands by itself.",
+                fix=f"Name one of them, or {NONE!r}, which makes each prompt a cluster.",
             )
         values = np.array([str(prompt.columns[named]) for prompt in prompts])
         return Clusters(in_order(values), f"{BY_COLUMN}{named}")
@@ -78,9 +78,10 @@ def _short(text: str) -> str:
 
 
 def with_targets(prompts: PromptSet, targets: Sequence[str]) -> PromptSet:
-    """The same prompts, told where a target has one value for each value of a column that is not within clusters.
+    """The prompts, with a caution if a target is constant within the values of a column that are not within clusters.
 
-    Of several such columns that with most values. One of fewer than `_LEAST` may be an amount, or name the target's.
+    Of several such columns the one with most values counts. One of fewer than `_LEAST` values may be an amount, or name
+    the target's values.
     """
     clusters, known = prompts.clusters, prompts[0].columns
     assert clusters is not None
@@ -94,28 +95,28 @@ def with_targets(prompts: PromptSet, targets: Sequence[str]) -> PromptSet:
         for name in sorted(n_values.keys() - {target}, key=lambda name: -n_values[name]):
             n, pairs = n_values[name], [{*zip(code[name], of, strict=True)} for of in (code[target], clusters.code)]
             if _LEAST <= n <= len(prompts) / 2 and len(pairs[0]) == n < len(pairs[1]):
-                said = (
+                caution = (
                     f"“{target}” has one value for each “{name}”, and prompts of one “{name}” are not in one cluster: "
-                    f"if they are alike, intervals and p are too good. `--cluster {name}` goes by this column."
+                    f"if they are similar, intervals and p are too good. `--cluster {name}` uses this column."
                 )
-                return replace(prompts, clusters=replace(clusters, crossed=said))
+                return replace(prompts, clusters=replace(clusters, crossed=caution))
     return prompts
 
 
 def described(prompts: PromptSet) -> dict[str, Any]:
-    """The clusters as a record keeps them; `caution` is for whoever reads no more than the numbers."""
+    """The clusters as a record keeps them; `caution` is shown beside the numbers."""
     clusters, notes = prompts.clusters, notes_of(prompts)
-    assert clusters is not None  # `with_clusters` was asked before
-    n_told = len(notes) if _are_unsure(clusters) else int(_FAR_FEWER * _n_found(clusters) <= len(prompts))
+    assert clusters is not None  # set by `with_clusters`
+    n_shown = len(notes) if _are_unsure(clusters) else int(_FAR_FEWER * _n_found(clusters) <= len(prompts))
     return {
         "n": clusters.n, "n_effective": round(clusters.n_effective, 1), "by": clusters.by,
         "n_at": {f"{threshold:g}": n for threshold, n in clusters.n_at.items()}, "examples": list(clusters.examples),
-        "caution": " ".join([*notes[:n_told], clusters.crossed]).strip(),
+        "caution": " ".join([*notes[:n_shown], clusters.crossed]).strip(),
     }  # fmt: skip
 
 
 def notes_of(prompts: PromptSet) -> tuple[str, ...]:
-    """What a reader of the numbers has to know of the clusters; nothing where each prompt stands by itself anyway."""
+    """What readers of the numbers need to know about the clusters; nothing if each prompt is a cluster."""
     clusters, n = prompts.clusters, len(prompts)
     assert clusters is not None
     n_found = _n_found(clusters)
@@ -134,19 +135,19 @@ def notes_of(prompts: PromptSet) -> tuple[str, ...]:
         *counting,
         "By wording two prompts are of one cluster if they share half of their pairs of neighbouring tokens; at a "
         f"quarter the clusters would be {quarter:,}, at all of them {whole:,}.{examples} With fewer templates or "
-        f"documents than clusters, intervals and p are too good: `--cluster COLUMN` goes by a column, and `--cluster "
-        f"{NONE}` takes each prompt by itself.",
+        f"documents than clusters, intervals and p are too good: `--cluster COLUMN` uses a column, and `--cluster "
+        f"{NONE}` makes each prompt a cluster.",
         *crossed,
     )
 
 
 _LEAST = 6
 _FAR_FEWER = 2
-"""Prompts a cluster, or clusters by half of the wording for one by a quarter, from which on every reader is told."""
+"""Prompts per cluster, or clusters by half of the wording per cluster by a quarter, from which a caution is shown."""
 
 
 def _n_found(clusters: Clusters) -> int:
-    """How many clusters there are, or would be by wording where each prompt is taken by itself."""
+    """The number of clusters, or of those by wording if that is smaller."""
     return min(clusters.n, clusters.n_at.get(THRESHOLD, clusters.n))
 
 

@@ -1,4 +1,4 @@
-"""Prompts from where users keep them: files, lists, data sets of `datasets`, and the registered sets by name."""
+"""Prompts from registered names, files, lists, tables and data sets."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from inspect import signature
@@ -28,14 +28,12 @@ if TYPE_CHECKING:
 def resolve_prompts(asked: RunOptions, tokenizer: "PreTrainedTokenizerBase | None" = None) -> PromptSet:
     """The prompt set that the options of a run name.
 
-    A registered name (which wins over a file of that name: write `./name` for the file), a path, `hf:` and whatever
-    `datasets` loads (see interp.prompting.hub), a `PromptSet`, a list, array, series or generator of texts, of
-    conversations (each a list of `{"role", "content"}`), of rows (dictionaries of columns), of token ids or of
-    `Prompt`s, a table of pandas, Polars or Arrow, or a `datasets.Dataset`. A column `messages` holds conversations: the
-    tokenizer's chat template writes them out, and with `chat` every text, as a user's message. `n_pool` takes that
-    many, drawn with `seed`; a built-in set keeps its domains and last classes balanced, anything else is drawn at
-    random; their order stays. A set that is made for one tokenizer (`needs_tokenizer`) is given `tokenizer`. Raises
-    `PromptError` for a name that is neither, with the nearest names.
+    A registered name (which wins over a file of that name: write `./name` for the file), a path, `hf:` and a data set
+    (see interp.prompting.hub), a `PromptSet`, a list, array, series or generator of texts, of conversations (each a
+    list of `{"role", "content"}`), of rows (dictionaries of columns), of token ids or of `Prompt`s, a table of pandas,
+    Polars or Arrow, or a `datasets.Dataset`. The tokenizer's chat template renders a column `messages` and, with
+    `chat`, every text as a user's message. `n_pool` prompts are drawn with `seed` and keep their order; a built-in set
+    stays balanced. Raises `PromptError`, with the nearest names, for an unknown name.
     """
     prompts, n_pool, seed = asked.prompts, asked.n_pool, asked.seed
     if isinstance(prompts, str) and prompts in entries("prompt"):
@@ -63,7 +61,7 @@ def resolve_prompts(asked: RunOptions, tokenizer: "PreTrainedTokenizerBase | Non
 
 
 def given_prompts(model: Model, prompts: Prompts, seed: int = 0) -> PromptSet:
-    """The prompts of a call; a string that names no set and no file is itself a text, on a language model."""
+    """The prompts of a call; for a language model, a string that names no set and no file is a text."""
     if model.tokenizer is not None and isinstance(prompts, str) and not _is_name(prompts):
         prompts = [prompts]
     return resolve_prompts(RunOptions(prompts=prompts, seed=seed), model.tokenizer)
@@ -77,14 +75,14 @@ def _is_name(prompts: str) -> bool:
 
 
 def needs_tokenizer(make: Callable[..., PromptSet]) -> bool:
-    """Whether a registered set takes the tokenizer it is made for as `tokenizer`."""
+    """Whether a registered set is made for a tokenizer, which it takes as `tokenizer`."""
     return "tokenizer" in signature(make).parameters
 
 
 def refuse_wrong_file(name: str, text_column: str) -> None:
-    """Raise `PromptError`, before there is a model, for a name that is neither a registered set nor a file of prompts.
+    """Raise `PromptError`, before a model is loaded, for a name that is neither a registered set nor a file of prompts.
 
-    What needs a tokenizer, or the hub, is read when they are there.
+    What needs a tokenizer or the hub is checked later.
     """
     if name in entries("prompt"):
         refuse_column(name, text_column)
@@ -95,7 +93,7 @@ def refuse_wrong_file(name: str, text_column: str) -> None:
 
 
 def refuse_column(name: str, text_column: str) -> None:
-    """Raise `PromptError` where the column of the texts is named of prompts that are no table."""
+    """Raise `PromptError` if a text column is named for prompts that are not a table."""
     if text_column != RunOptions.text_column:
         fix = "Leave out --text-column (text_column); it is for files, tables and data sets."
         raise PromptError(asked=f"the column {text_column!r} of the prompts {name!r}", found="they have none", fix=fix)
@@ -104,8 +102,7 @@ def refuse_column(name: str, text_column: str) -> None:
 def _table_of_file(prompts: str | Path, text_column: str) -> PromptTable:
     """The rows of a .jsonl, .csv, .tsv, .parquet or .txt file (one prompt a line), with all columns.
 
-    Text is UTF-8, or UTF-16 with its mark. A column of a CSV is numbers where more of its cells are numbers than words.
-    Raises `PromptError` with the line, or the row of a Parquet file, for whatever cannot be used.
+    Raises `PromptError` with the line, or the row of a Parquet file, for anything that cannot be used.
     """
     path = plain_path(prompts or Path())
     read = READERS.get(path.suffix.lower())
@@ -142,10 +139,7 @@ def _unknown(name: str) -> PromptError:
 
 
 def _in_memory(given: Any, text_column: str) -> PromptSet | PromptTable:
-    """A set itself, a table or data set by its columns, and texts, conversations, rows, ids or `Prompt`s in a row.
-
-    Raises `PromptError` for anything else.
-    """
+    """Prompts that are given as an object, not by name; raises `PromptError` for anything unusable."""
     if isinstance(given, PromptSet):
         return given
     is_dataset = type(given).__module__.partition(".")[0] == "datasets"
@@ -172,7 +166,6 @@ def _in_memory(given: Any, text_column: str) -> PromptSet | PromptTable:
 
 
 def _listed(given: Any) -> Any:
-    """The entries of a series, an array or a generator as a list, numbers and arrays among them as Python's own."""
     for method in ("tolist", "to_list", "to_pylist"):
         if hasattr(given, method):
             return getattr(given, method)()
@@ -187,7 +180,6 @@ def _values(each: Any, text_column: str) -> dict[str, Any]:
 
 
 def _rows_of_frame(frame: Any) -> list[PromptRow]:
-    """The rows of a table of pandas, Polars or Arrow; an index of pandas numbers them and is no column."""
     import pyarrow
 
     try:
@@ -202,7 +194,7 @@ def _rows_of_frame(frame: Any) -> list[PromptRow]:
 
 
 def _rows_of_dataset(dataset: Any) -> tuple[list[PromptRow], str]:
-    """The rows of a `datasets.Dataset`, whatever format it is set to, all columns kept, and its name."""
+    """The rows of a `datasets.Dataset` in any format, with all columns, and its name."""
     from datasets import Dataset
 
     if not isinstance(dataset, Dataset):

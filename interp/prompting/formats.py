@@ -6,7 +6,8 @@ import io
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from interp.errors import PromptError
@@ -17,29 +18,26 @@ from interp.system.foreign_files import read_rows, readable
 _SEPARATORS = ",;\t|"
 
 _NAMED = re.compile('sep=[^"\n]')
-"""A line that names the separator, as Excel writes it above the header: `sep=;`."""
+"""A line above the header that names the separator, as Excel writes it: `sep=;`."""
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 _CODE = re.compile(r"0[0-9]+")
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _MARKED = re.compile(r"[-+−]?[$€£]? ?([0-9]{1,3}([,.'’_\s][0-9]{3})+([.,][0-9]+)?|[0-9]*[,.]?[0-9]+) ?[%$€£]?")
 _GAPS = frozenset({"", "-", "?", "#n/a", "n/a", "na", "nan", "-nan", "null", "none", "inf", "+inf", "-inf", "infinity"})
 _MOST_DIGITS = 400
-"""Behind these no float is finite, and Python itself reads no integer much longer."""
+"""No float with more digits is finite, and Python reads no integer that is much longer."""
 
 
 def _read_csv(path: Path, content: bytes, text_column: str) -> list[PromptRow]:
     """The rows below the header; texts stay as they are, every other column is numbers or names (`_typed`)."""
     text = _decoded(path, content)
-    longest = csv.field_size_limit(max(len(text), 1))
-    try:
+    with _cells_of_any_length(text):
         records = _records(path, text, _separator(text, text_column))
-    finally:
-        csv.field_size_limit(longest)
     if not records:
         return []
     (first, header), *records = records
     if len(set(header)) < len(header):
-        found = f"a column stands in the header twice: {header}"
+        found = f"a column of the header is repeated: {header}"
         raise broken_line(path, first, found, "Give every column its own name.")
     for line, row in records:
         if len(row) != len(header):
@@ -56,8 +54,17 @@ def _read_csv(path: Path, content: bytes, text_column: str) -> list[PromptRow]:
     ]
 
 
+@contextmanager
+def _cells_of_any_length(text: str) -> Iterator[None]:
+    limit = csv.field_size_limit(max(len(text), 1))
+    try:
+        yield
+    finally:
+        csv.field_size_limit(limit)
+
+
 def _separator(text: str, text_column: str) -> str:
-    """The separator with which the header has the column of texts, or as many columns as it can; or what Excel says."""
+    """The separator that Excel names, or that gives the header the column of texts, or the most columns."""
     first = next(iter(text.splitlines()), "")
     if _NAMED.fullmatch(first):
         return first[-1]
@@ -66,7 +73,7 @@ def _separator(text: str, text_column: str) -> str:
 
 
 def _records(path: Path, text: str, separator: str) -> list[tuple[int, list[str]]]:
-    """The line that each row begins on and its cells, the header first, without empty rows at the end."""
+    """The first line and the cells of every row, the header first, without empty rows at the end."""
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
     records: list[tuple[int, list[str]]] = []
     start = 1
@@ -86,10 +93,10 @@ def _records(path: Path, text: str, separator: str) -> list[tuple[int, list[str]
 def _typed(
     path: Path, name: str, cells: Sequence[str], lines: Sequence[int]
 ) -> Sequence[str] | list[int] | list[float]:
-    """The cells as numbers where more of them are numbers than words, else as names; `007` and its like are names.
+    """The cells as numbers if more of them are numbers than words, else as names; codes such as `007` are names.
 
-    Then each has to be one: `PromptError` names the line of the first that is a gap, a word, or written with marks
-    (`1,250`, `12 %`). White space around a number is no part of it.
+    In a column of numbers `PromptError` names the line of the first gap, word or marked number (`1,250`, `12 %`).
+    White space around a number is ignored.
     """
     plain = [cell.strip() for cell in cells]
     kinds = [_kind(cell) for cell in plain]
@@ -115,7 +122,7 @@ _MARKS = {codecs.BOM_UTF8: "utf-8", codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM
 
 
 def _decoded(path: Path, content: bytes) -> str:
-    """The text of a file in UTF-8, or in UTF-16 where it begins with the mark of that."""
+    """The text of a file in UTF-8, or in UTF-16 if it begins with a byte order mark."""
     mark = next((mark for mark in _MARKS if content.startswith(mark)), b"")
     try:
         return content.removeprefix(mark).decode(_MARKS.get(mark, "utf-8"))
@@ -127,7 +134,7 @@ def _decoded(path: Path, content: bytes) -> str:
 
 
 def _lines(path: Path, content: bytes) -> list[str]:
-    """Lines as editors count them, without the blank ones at the end; a blank one between others is refused."""
+    """Lines as editors count them, without blank ones at the end; raises `PromptError` for a blank one in between."""
     lines = [line.removesuffix("\r") for line in _decoded(path, content).split("\n")]
     while lines and not lines[-1].strip():
         lines.pop()
@@ -141,7 +148,7 @@ def _read_txt(path: Path, content: bytes, text_column: str) -> list[PromptRow]:
     lines = _lines(path, content)
     for i, line in enumerate(lines):
         if "\r" in line:
-            raise broken_line(path, i + 1, "a carriage return stands inside the line", "End lines with a line feed.")
+            raise broken_line(path, i + 1, "there is a carriage return inside the line", "End lines with a line feed.")
     return [PromptRow(f"line {i + 1}", {text_column: line}) for i, line in enumerate(lines)]
 
 
@@ -163,7 +170,7 @@ def _read_jsonl(path: Path, content: bytes, text_column: str) -> list[PromptRow]
 def _without_repeats(pairs: list[tuple[str, object]]) -> dict[str, object]:
     values = dict(pairs)
     if len(values) < len(pairs):
-        raise ValueError("a key stands in it twice")
+        raise ValueError("a key is repeated")
     return values
 
 
@@ -180,16 +187,18 @@ READERS: dict[str, Callable[[Path, bytes, str], list[PromptRow]]] = {
     ".parquet": _read_parquet,
     ".txt": _read_txt,
 }
-"""By ending: path (for messages), content and the name of the text column to rows."""
+"""By ending, the function of path (for messages), content and text column that returns the rows."""
 
 
 def piped_rows(content: bytes, text_column: str) -> list[PromptRow]:
-    """What is piped in: JSON Lines where a line is an object, CSV where its header is, or else a text a line."""
+    """The rows of piped input: JSON Lines if a line is an object, CSV if the first line is its header, else texts."""
     pipe = Path("standard input")
     lines = [line for line in _decoded(pipe, content).split("\n") if line.strip()]
-    header = lines[0].strip().split(_separator(lines[0], text_column)) if lines else ()
     if any(re.fullmatch(r'\s*\{\s*".*\}\s*', line) for line in lines):
         return _read_jsonl(pipe, content, text_column)
-    if text_column in header and len(header) > 1:
+    header, text = lines[1:] if lines and _NAMED.fullmatch(lines[0].strip()) else lines, "\n".join(lines)
+    with _cells_of_any_length(text):
+        names = next(csv.reader(header, delimiter=_separator(text, text_column)), [])
+    if text_column in names and len(names) > 1:
         return _read_csv(pipe, content, text_column)
-    return _read_txt(pipe, "\n".join(lines).encode(), text_column)
+    return _read_txt(pipe, text.encode(), text_column)

@@ -1,8 +1,7 @@
-"""Prompts from any data set that `datasets` loads, on the hub or in a local folder: `hf:PATH:CONFIG:SPLIT:COLUMN`.
+"""Prompts from a data set of `datasets`, on the hub or in a local folder: `hf:PATH:CONFIG:SPLIT:COLUMN`.
 
-The rows are streamed: the first ten for every prompt asked for are read and never the whole set, and the prompts are
-drawn among them with the seed. They come in their stored order, so a set that is small enough gives exactly what a
-file of its rows would give.
+The first ten rows per requested prompt are streamed, and the prompts are drawn among them with the seed, in their
+stored order. A small data set gives exactly what a file of its rows would give.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,15 +24,15 @@ HUB = "hf:"
 FORM = f"The form is {HUB}PATH:CONFIG:SPLIT:COLUMN; parts at the end can go, others be empty ({HUB}folder::train:text)."
 
 N_POOL = 1000
-"""Prompts that are taken where nobody says how many; all of them where there are fewer."""
+"""Prompts that are drawn by default; all of them if there are fewer."""
 
 ROWS_PER_PROMPT = 10
-"""Rows read for each prompt taken: neighbours in a file are often alike, so the draw should reach beyond them."""
+"""Rows read per prompt drawn: neighbours in a file are often similar, so the draw should reach beyond them."""
 
 
 @dataclass(frozen=True)
 class HubName:
-    """The parts of `hf:PATH:CONFIG:SPLIT:COLUMN`; an empty part is None, and then there should be one choice only."""
+    """The parts of `hf:PATH:CONFIG:SPLIT:COLUMN`; None for an empty part, which is then the only choice there is."""
 
     path: str
     config: str | None = None
@@ -42,7 +41,7 @@ class HubName:
 
     @classmethod
     def parse(cls, name: str) -> "HubName":
-        """The parts of a name that starts with `hf:`; `PromptError` for more than four, or without a path."""
+        """The parts of a name that starts with `hf:`; raises `PromptError` for more than four, or without a path."""
         path, *others = name.removeprefix(HUB).split(":")
         if not path or len(others) > 3:
             found = f"it has {len(others) + 1} parts" if path else "it names no data set"
@@ -53,17 +52,16 @@ class HubName:
         return HUB + ":".join(part or "" for part in (self.path, self.config, self.split, self.column)).rstrip(":")
 
     def refused(self, found: str, fix: str) -> PromptError:
-        """An error about this data set; a fix that speaks of the parts of the name shows them."""
+        """An error about this data set; a fix that mentions parts of the name shows its form."""
         return PromptError(asked=f"the prompts {self}", found=found, fix=f"{fix} {FORM}" if " part" in fix else fix)
 
 
 def hub_prompts(asked: RunOptions) -> PromptSet:
-    """The prompts of a run (1000, or all there are, unless it says how many) from a data set, in stored order.
+    """The prompts of a run (by default 1000, or all if there are fewer) from a data set, in stored order.
 
-    Drawn with the seed, without replacement, from the first ten rows for each prompt; rows without a text are
-    passed over. Texts are held to the rules of a file. Other columns are kept where every value is a number, a truth
-    value or a text under a name of its own. `source` tells what was read, passed over and left out.
-    Raises `PromptError`: unknown, gated or unreachable data set, a configuration, split or column that is not there.
+    Rows without a text are skipped, texts follow the rules of a file, and columns that a file could not have are left
+    out; `source` says what was read, skipped and left out. Raises `PromptError` for an unknown, gated or unreachable
+    data set, or a missing configuration, split or column.
     """
     name, n_pool = str(asked.prompts), asked.n_pool
     where = HubName.parse(name)
@@ -97,9 +95,9 @@ def hub_prompts(asked: RunOptions) -> PromptSet:
 
 
 def _read_rows(where: HubName, column: str, n: int) -> tuple[list[dict[str, Any]], str, dict[str, str]]:
-    """The first `n` rows of the split, classes by name; what it is called; columns that no prompt can hold, and why.
+    """The first `n` rows of the split with classes by name, its description, and the columns left out, with reasons.
 
-    Those are not even fetched: they may be images.
+    Columns that no prompt can hold, such as images, are not fetched.
     """
     fix = "Name a configuration as the second part, or try it in Python and hand over the `Dataset`. " + FORM
     readably = readable(f"the prompts {where}", fix, found="`datasets` cannot read it", error=PromptError)
@@ -138,7 +136,6 @@ def _read_rows(where: HubName, column: str, n: int) -> tuple[list[dict[str, Any]
 
 
 def _split(where: HubName, splits: list[str]) -> str:
-    """The split by name; without one, `train` or the only one there is."""
     shown = ", ".join(splits)
     if where.split is None:
         if "train" in splits or len(splits) == 1:
@@ -150,22 +147,20 @@ def _split(where: HubName, splits: list[str]) -> str:
 
 
 def _with_usable_columns(table: PromptTable, left_out: Mapping[str, str]) -> PromptSet:
-    """The rows as a set with every column that a file could have; the others are named in `source`, with the reason."""
-    columns = [table.text_column]
-    reasons = dict(left_out)
+    """The rows as a set with every column that a file could have; `source` names the others, with the reason."""
+    columns, reasons = [table.text_column], dict(left_out)
+
+    def having(columns: Sequence[str]) -> PromptSet:
+        rows = [PromptRow(row.place, {column: row.values.get(column) for column in columns}) for row in table.rows]
+        return prompt_set(replace(table, rows=rows))
+
     for column in dict.fromkeys(column for row in table.rows for column in row.values if column != table.text_column):
         try:
-            prompt_set(_only(table, [table.text_column, column]))
+            having([table.text_column, column])
         except PromptError as error:
-            # the owner of a file can mend it, the reader of somebody else's data set cannot
-            reasons[column] = error.found
+            reasons[column] = error.found  # readers of a data set, unlike owners of a file, cannot correct it
         else:
             columns.append(column)
-    found = prompt_set(_only(table, columns))
+    found = having(columns)
     remarks = ", ".join(f"{column!r} ({reason})" for column, reason in reasons.items())
     return replace(found, source=found.source + (f"; columns left out: {remarks}" if remarks else ""))
-
-
-def _only(table: PromptTable, columns: Sequence[str]) -> PromptTable:
-    rows = [PromptRow(row.place, {column: row.values.get(column) for column in columns}) for row in table.rows]
-    return replace(table, rows=rows)

@@ -1,4 +1,4 @@
-"""The prompt sets of a run: which probe is read on which, tokenised once, and how each is described."""
+"""The prompt sets of a run: which probes use which set, tokenised once, and their description in the record."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
@@ -25,12 +25,12 @@ from interp.table import LABEL
 DEFAULT_PROMPTS = "mixed"
 
 _FEW = 1 / 8
-"""Share of the prompts: reading these once more costs less than reading for every probe all the others too."""
+"""Largest share of the prompts that is cheaper to read again than to read all others for every probe too."""
 
 
 @dataclass(frozen=True)
 class PromptPool(Run):
-    """One prompt set as the model reads it, and the probes that are read on it."""
+    """One prompt set as the model reads it, and the probes that use it."""
 
     probes: tuple[Probe, ...] = ()
 
@@ -54,9 +54,8 @@ def pools_for(
 ) -> tuple[PromptPool, ...]:
     """The probes by prompt set, in the order of the first probe of each.
 
-    Where the user names no prompts, a probe with a set of its own (`own_prompts`) is read on that; a wind tunnel is
-    always read on its own sequences, and prompts that are named serve all probes. Probes with these `optional` names
-    are left out with a note where their prompts cannot be analysed and others are left.
+    Named prompts serve all probes. Without them a probe uses its `own_prompts`, and a wind tunnel its own sequences.
+    `optional` probes whose prompts cannot be analysed are left out with a note, if others are left.
     """
     for probe in probes:
         probe.refuse_fields(model.info.n_layers)
@@ -74,20 +73,20 @@ def pools_for(
             continue
         if options.cluster is not None:
             pool = replace(pool, cluster=options.cluster)
-        mine, left_out = served(mine, optional, partial(refuse_prompts, pool))
+        mine, unfit = served(mine, optional, partial(refuse_prompts, pool))
         needs = [need for probe in mine for need in probe.needs]
         read = as_tokens(model, pool, needs, options.window, options.bos)
         targets = [str(probe.parameters().get("target")) for probe in mine]
         pool = with_targets(with_clusters(pool, read.ids), targets)
         mine, with_few = served(mine, optional, partial(refuse_few, pool))
-        refused |= left_out | with_few
+        refused |= unfit | with_few
         if mine:
             notes = (*read.notes, *notes_of(pool))
             pools.append(PromptPool(**vars(read) | {"prompts": pool, "notes": notes}, probes=mine))
     if not pools:
         raise next(iter(refused.values()))
-    said = (f"{name} left out: {error.found}." for name, error in refused.items())
-    return replace(pools[0], notes=(*pools[0].notes, *said)), *pools[1:]
+    left_out = [f"{name} left out: {error.found}." for name, error in refused.items()]
+    return replace(pools[0], notes=(*pools[0].notes, *left_out)), *pools[1:]
 
 
 def refuse_prompts(prompts: PromptSet, probe: Probe) -> None:
@@ -103,10 +102,7 @@ def refuse_prompts(prompts: PromptSet, probe: Probe) -> None:
 
 
 def refuse_few(prompts: PromptSet, probe: Probe) -> None:
-    """Raise `PromptError` where a probe of activations needs more clusters of prompts than there are.
-
-    Each prompt stands by itself where no cluster is known.
-    """
+    """Raise `PromptError` if a probe of activations needs more clusters (without clusters: prompts) than there are."""
     n = len(prompts)
     n_clusters, by = (n, "") if prompts.clusters is None else (prompts.clusters.n, prompts.clusters.by)
     unit, fix = (
@@ -121,7 +117,7 @@ def refuse_few(prompts: PromptSet, probe: Probe) -> None:
 
 
 def grouped(probes: Sequence[Probe], is_free: bool) -> dict[str, list[Probe]]:
-    """The probes by the set each is read on; all on one, `""`, unless they are free to choose."""
+    """The probes by prompt set; all use one, `""`, unless they are free to choose."""
     by_set: dict[str, list[Probe]] = {}
     for probe in probes:
         by_set.setdefault((probe.own_prompts or DEFAULT_PROMPTS) if is_free else "", []).append(probe)
@@ -129,7 +125,7 @@ def grouped(probes: Sequence[Probe], is_free: bool) -> dict[str, list[Probe]]:
 
 
 def prompts_for(model: Model, options: RunOptions) -> PromptSet:
-    """The prompts of a run; texts on a tunnel and a tunnel's sequences on a text model are refused."""
+    """The prompts of a run; raises `UsageError` for texts on a tunnel and for a tunnel's sequences on a text model."""
     prompts, n, seed = options.prompts, options.n_pool or N_SEQUENCES, options.seed
     if model.task is not None and prompts is None:
         refuse_column(model.name, options.text_column)
@@ -165,21 +161,21 @@ def other_prompts(model: Model, name: str, options: RunOptions) -> Run:
 
 
 def most_drawn(prompts: PromptSet, per_quintile: int | None) -> int:
-    """How many prompts `draw` marks at most."""
+    """The largest number of prompts that `draw` marks."""
     return len(prompts) if per_quintile is None or not prompts.is_text else min(5 * per_quintile, len(prompts))
 
 
 def read_apart(probes: Sequence[Probe], prompts: PromptSet, options: RunOptions) -> tuple[Probe, ...]:
-    """Those of the probes that read the drawn prompts alone, where these are few: they pass once more, for them.
+    """The probes that read the drawn prompts alone, in a second pass, if these are few.
 
-    Edits of a run may be about all of its prompts: there everything is read in one pass.
+    With edits, which may depend on all prompts, everything is read in one pass.
     """
     is_few = most_drawn(prompts, options.per_quintile) <= _FEW * len(prompts)
     return tuple(probe for probe in probes if probe.on_drawn and is_few and not options.edits)
 
 
 def draw(base: Capture, per_quintile: int | None) -> tuple[Capture, dict[str, Any] | None]:
-    """Mark the drawn rows: prompts from every fifth of the model's own next-token entropies, after the capture."""
+    """Mark the drawn rows of a capture: prompts from every quintile of the model's next-token entropies."""
     if per_quintile is None or not base.prompts.is_text:
         return base, None
     entropy = base.rows["next_entropy_bits"]

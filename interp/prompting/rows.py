@@ -1,4 +1,4 @@
-"""Rows of named values, each with the place where it stood, as a checked `PromptSet`: nothing is lost silently."""
+"""Rows of named values, each with its place in the source, as a checked `PromptSet`."""
 
 import math
 import unicodedata
@@ -13,14 +13,14 @@ from interp.system.values import half_character
 from interp.table import LABEL, ROW_UNITS
 
 RESERVED = ROW_UNITS.keys() - {"cluster", "token_before"}
-"""Columns that a capture adds to its rows: a prompt column of this name would be overwritten."""
+"""Columns that a capture adds to its rows, overwriting a prompt column of the same name."""
 
 _LARGEST_INTEGER = 2**63 - 1
 
 
 @dataclass(frozen=True)
 class PromptRow:
-    """The values of one prompt by column, and where they stood (`line 3`, `row 3`), for messages."""
+    """The values of one prompt by column, and their place (`line 3`, `row 3`), for messages."""
 
     place: str
     values: Mapping[str, object]
@@ -32,7 +32,7 @@ MESSAGES = "messages"
 
 @dataclass(frozen=True)
 class PromptTable:
-    """Rows as a file, a list or a data set has them; the texts are in `text_column`, or written of its `messages`."""
+    """Rows of a file, a list or a data set; the texts are in `text_column`, or made from its `messages`."""
 
     name: str
     rows: Sequence[PromptRow]
@@ -45,16 +45,16 @@ class PromptTable:
 
 
 def broken_line(path: Path, line: int, found: str, fix: str) -> PromptError:
-    """The error of one line of a file."""
+    """The error for one line of a file."""
     return PromptError(asked=f"{path}, line {line}", found=found, fix=fix)
 
 
 def prompt_set(table: PromptTable) -> PromptSet:
-    """The prompts that a table of texts describes: every other column stays a column.
+    """The prompts of a table of texts, with its other columns.
 
-    Numbers get the unit `1` (`bits` where the name ends in `_bits`), strings and truth values are labels. Equal
-    texts, and texts ending in white space, are kept and counted in `source`.
-    Raises `PromptError`, naming the place, for whatever cannot be used as it stands.
+    Numbers get the unit `1` (`bits` if the name ends in `_bits`), strings and truth values are labels. Equal texts, and
+    texts ending in white space, are kept and counted in `source`. Raises `PromptError`, naming the place, for anything
+    that cannot be used.
     """
     name, rows, text_column = table.name, table.rows, table.text_column
     if not rows:
@@ -79,7 +79,7 @@ def prompt_set(table: PromptTable) -> PromptSet:
 
 
 def units_of(name: str, prompts: Sequence[Prompt]) -> dict[str, str]:
-    """The units that the columns of a list of prompts have where nobody names them."""
+    """The default units of the columns of a list of prompts."""
     values = [{**p.columns, **{name: each[0] for name, each in p.scored_columns.items() if each}} for p in prompts]
     rows = [PromptRow(f"prompt {i + 1}", each) for i, each in enumerate(values)]
     _check_same(name, rows)
@@ -87,7 +87,6 @@ def units_of(name: str, prompts: Sequence[Prompt]) -> dict[str, str]:
 
 
 def _check_columns(table: PromptTable) -> None:
-    """The same usable columns in every row, the text column among them."""
     name, columns = table.name, list(table.rows[0].values)
     if table.text_column not in columns:
         raise PromptError(
@@ -122,11 +121,10 @@ def _check_same(name: str, rows: Sequence[PromptRow]) -> None:
 
 
 def _check_value(where: str, column: str, value: object, *, is_text: bool) -> None:
-    """One value that a prompt can hold; a text has to say something."""
     if is_text and not isinstance(value, str):
         raise PromptError(
             asked=where,
-            found=f"{column!r} holds {_shown(value)}, which is not a text",
+            found=f"{column!r} holds {'nothing' if value is None else repr(value):.60}, which is not a text",
             fix="Give a text there, or name another column.",
         )
     if isinstance(value, str):
@@ -146,7 +144,7 @@ def _check_value(where: str, column: str, value: object, *, is_text: bool) -> No
     if not usable:
         raise PromptError(
             asked=where,
-            found=f"the column {column!r} holds {_shown(value)}",
+            found=f"the column {column!r} holds {'nothing' if value is None else repr(value):.60}",
             fix="A column holds one finite number of 64 bits, truth value or text a prompt: fill it, or leave it out.",
         )
 
@@ -158,7 +156,6 @@ def _control_character(value: str) -> str | None:
 
 
 def _unit(name: str, column: str, rows: Sequence[PromptRow]) -> str:
-    """The unit of a column whose values are of one kind in every row."""
     kinds = [_kind(row.values[column]) for row in rows]
     for row, kind in zip(rows, kinds, strict=True):
         if kind != kinds[0]:
@@ -177,7 +174,6 @@ def _kind(value: object) -> str:
 
 
 def _remarks(prompts: Sequence[Prompt], texts: Counter[str | None]) -> str:
-    """What was let through and is worth knowing."""
     remarks = []
     n_repeats = len(prompts) - len(texts)
     if n_repeats:
@@ -186,8 +182,3 @@ def _remarks(prompts: Sequence[Prompt], texts: Counter[str | None]) -> str:
     if n_blank:
         remarks.append(f"{n_blank} of {len(prompts)} texts end in white space, which is then their last token")
     return "".join(f"; {remark}" for remark in remarks)
-
-
-def _shown(value: object) -> str:
-    shown = "nothing" if value is None else repr(value)
-    return shown if len(shown) <= 60 else shown[:57] + "..."

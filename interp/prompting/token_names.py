@@ -1,4 +1,4 @@
-"""How one token is called: by its text inside a text, by one name that no other token of the vocabulary has."""
+"""Unique names of tokens: each by the text that it adds, if no other token of the vocabulary adds the same."""
 
 from collections import Counter
 from weakref import WeakKeyDictionary
@@ -11,7 +11,7 @@ _BROKEN = "\ufffd"
 
 
 def names_of(tokenizer: PreTrainedTokenizerBase, ids: np.ndarray) -> tuple[str, ...]:
-    """The tokens by name; as numbers those that the vocabulary lacks, which some models embed all the same."""
+    """The names of tokens; `#ID` for those that a model embeds although its vocabulary lacks them."""
     wanted = set(ids.tolist())
     found = {token_id: name for name, token_id in token_names(tokenizer).items() if token_id in wanted}
     return tuple(found.get(i, f"#{i}") for i in ids.tolist())
@@ -20,9 +20,9 @@ def names_of(tokenizer: PreTrainedTokenizerBase, ids: np.ndarray) -> tuple[str, 
 def token_names(tokenizer: PreTrainedTokenizerBase) -> dict[str, int]:
     """The ids of all tokens by name.
 
-    A token is called by what it adds to a text that goes on, so that `▁is` of SentencePiece is " is" and not "is".
-    What adds no whole character, and what adds the same as another token that is this very text (the byte `<0x41>`
-    and the letter "A"), has the vocabulary's own name, with its number where that is the name of another.
+    A name is the text that the token adds inside a text, so that `▁is` of SentencePiece is " is" and not "is". A token
+    that adds no whole character, or the same as a token spelt like that text (the byte `<0x41>` and the letter "A"),
+    has its name in the vocabulary, with its number if that name is taken.
     """
     names = _KNOWN.get(tokenizer)
     if names is None or len(names) != len(tokenizer):
@@ -47,12 +47,12 @@ def _named(tokenizer: PreTrainedTokenizerBase) -> dict[str, int]:
 
 
 def _added(tokenizer: PreTrainedTokenizerBase) -> list[str]:
-    """What each token adds behind itself; nothing where it is no whole character alone."""
+    """The text that each token adds when repeated; a replacement character if it is not a whole one alone."""
     ids = range(len(tokenizer))
     once = _decoded(tokenizer, [[i] for i in ids])
     twice = _decoded(tokenizer, [[i, i] for i in ids])
     added = [two[len(one) :] if _BROKEN not in one else _BROKEN for one, two in zip(once, twice, strict=True)]
-    # a decoder that puts a space between any two tokens says nothing of either
+    # some decoders put a space between any two tokens
     return [text[1:] for text in added] if all(text.startswith(" ") for text in added) else added
 
 

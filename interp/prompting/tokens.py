@@ -1,4 +1,4 @@
-"""Prompts as token ids: the beginning-of-text token as the tokenizer has it, and the window at the end of each text."""
+"""Prompts as token ids, with the tokenizer's beginning-of-text token and a window at the end of each text."""
 
 from collections.abc import Mapping, Sequence
 
@@ -15,17 +15,15 @@ from interp.prompting.token_names import names_of, token_names
 Ids = Int[np.ndarray, " _pos"]
 
 _AT_ONCE = 1_000
-"""Texts that are tokenized at once."""
+"""Texts tokenized at once."""
 
 
 def as_tokens(model: Model, pool: PromptSet, needs: Sequence[Need], window: int | None, bos: bool = True) -> Run:
-    """The prompts as a model reads them: texts as ids, and token ids as they are, once they are checked.
+    """The prompts as token ids, checked against the model.
 
-    A beginning-of-text token is added exactly where the tokenizer itself adds one, and nowhere without `bos` or in
-    front of a chat, whose template puts one where it wants one. A closing token (as T5 and some chat tokenizers append)
-    is left off, because a text is read at its own last token.
-    `window` keeps the last tokens of a text, so the last token and its class stay; a beginning-of-text token stays in
-    front and counts. None is the window of the prompts, 0 keeps all.
+    A beginning-of-text token is added where the tokenizer adds one, except without `bos` and for chats, whose template
+    decides. A closing token is left off, because a text is read at its own last token. `window` keeps the last tokens
+    of a text, after the beginning-of-text token, which counts; None is the window of the prompts, 0 keeps all.
     Raises `PromptError` for a text without a token, one longer than the model reads, an id outside its vocabulary,
     texts without a tokenizer, a window on token ids, and one that shortened texts in which a column names positions.
     """
@@ -56,7 +54,7 @@ def _from_texts(prompts: PromptSet, tokenizer: PreTrainedTokenizerBase | None, w
     if tokenizer is None:
         raise PromptError(
             asked=f"the texts of {prompts.name!r} as tokens",
-            found="the model came without a tokenizer",
+            found="the model has no tokenizer",
             fix="Load it with `interp.load(..., tokenizer=...)`, or give prompts of token ids.",
         )
     texts = [p.text or "" for p in prompts]
@@ -89,7 +87,7 @@ def _from_texts(prompts: PromptSet, tokenizer: PreTrainedTokenizerBase | None, w
 
 
 def _encode(tokenizer: PreTrainedTokenizerBase, texts: list[str]) -> list[Ids]:
-    """The ids of the texts alone; few texts at a time, since the tokenizer's own objects take kilobytes for each."""
+    """The ids of the texts alone, in parts, since the tokenizer's objects take kilobytes per text."""
     found = []
     for start in range(0, len(texts), _AT_ONCE):
         some = texts[start : start + _AT_ONCE]
@@ -116,18 +114,16 @@ def _added_around(tokenizer: PreTrainedTokenizerBase, text: str) -> tuple[list[i
 def _notes(
     tokenizer: PreTrainedTokenizerBase, texts: list[str], own: list[Ids], before: list[int], after: list[int]
 ) -> list[str]:
-    """What tokenising did to the texts that the ids alone do not show."""
     notes = []
     if after:
         closing = " ".join(str(t) for t in tokenizer.convert_ids_to_tokens(after))
         notes.append(f"the tokenizer's closing {closing} is left off: texts are read at their own last token")
     doubled = sum(ids[: len(before)].tolist() == before for ids in own) if before else 0
     if doubled:
-        notes.append(f"{doubled} texts already begin with what the tokenizer puts in front: it stands there twice")
+        notes.append(f"{doubled} texts already begin with what the tokenizer puts in front, which is then repeated")
     unknown = {tokenizer.unk_token_id} - {None, tokenizer.bos_token_id, tokenizer.eos_token_id}
     if n := sum(not unknown.isdisjoint(ids.tolist()) for ids in own):
         notes.append(f"{n} texts hold characters that this vocabulary lacks: they are read as {tokenizer.unk_token}")
-    # one that lowers cases, say, may read two texts as the same point
     if n := len(set(texts)) - len({ids.tobytes() for ids in own}):
         notes.append(f"{n} texts have the same tokens as another text: this tokenizer does not distinguish them")
     return notes
@@ -166,12 +162,12 @@ def _refuse_outside(read: Run, model: Model) -> None:
 
 
 def words_of(model: Model, ids: np.ndarray) -> tuple[str, ...]:
-    """The tokens by name (`names_of`); a tunnel's symbols as numbers."""
+    """The names of tokens (`names_of`); for a tunnel, their numbers."""
     return tuple(str(i) for i in ids) if model.tokenizer is None else names_of(model.tokenizer, ids)
 
 
 def one_token(model: Model, word: str | int) -> int:
-    """The id of the token of this name, or the id itself; `PromptError` for anything else."""
+    """The id of the token of this name, or the id itself; raises `PromptError` for anything else."""
     if isinstance(word, str):
         if model.tokenizer is None:
             raise PromptError(

@@ -1,7 +1,7 @@
-"""The prompts of a wind tunnel: it samples itself, rows at all scored positions, the sequence is the unit.
+"""The prompts of a wind tunnel: sequences sampled from its task, with rows at all scored positions.
 
-Under the name `copied:5x2` stand the questions that follow the first five observations of the same sequences, with
-these five shown twice over, where the task's posterior stays the same then.
+`copied:5x2` are the questions that follow the first five observations of the same sequences, with these five shown
+twice, for tasks whose posterior copies do not change.
 """
 
 import re
@@ -16,7 +16,7 @@ from interp.tunnel import Sequences, Task
 
 N_SEQUENCES = 500
 COPIED = "copied:"
-"""How the names of sequences with copied context begin."""
+"""The prefix of the names of sequences with copied context."""
 
 
 def copied_name(n_shown: int, n_copies: int) -> str:
@@ -47,7 +47,7 @@ def sampled_prompts(task: Task, n: int = N_SEQUENCES, seed: int = 0) -> PromptSe
 
 
 def copied_prompts(task: Task, name: str, n: int = N_SEQUENCES, seed: int = 0) -> PromptSet:
-    """The sequences of `sampled_prompts` with copied context; `UsageError` where the task has no such thing."""
+    """The sequences of `sampled_prompts` with copied context; raises `UsageError` if the task has none."""
     found = re.fullmatch(rf"{COPIED}(\d+)x(\d+)", name)
     if found is None:
         raise UsageError(
@@ -62,7 +62,7 @@ def copied_prompts(task: Task, name: str, n: int = N_SEQUENCES, seed: int = 0) -
 
 
 def as_prompts(task: Task, drawn: Sequences, name: str, source: str = "", seed: int = 0) -> PromptSet:
-    """Sequences of a task as prompts, with what is known of them."""
+    """Sequences of a task as prompts, with their exact posteriors and beliefs."""
     n = len(drawn)
     scored = tuple(int(p) for p in drawn.scored)
     columns = dict(drawn.columns)

@@ -11,7 +11,7 @@ import torch
 
 from interp.errors import ModelError
 from interp.hooks.attention import Listener
-from interp.hooks.pattern import BLOCK, AttentionCall, are_alike, stacked
+from interp.hooks.pattern import BLOCK, AttentionCall, can_be_stacked, stacked
 from interp.hooks.pattern_sites import MAX_KEPT_KEYS, NULL_SITES, KeyDonors, PatternReader
 from interp.information import BITS_PER_NAT
 from interp.model import Model
@@ -147,7 +147,7 @@ class Collector(Listener):
         swapped = self.donors.swapped(mine) if any(need.site in NULL_SITES for need in wanted) else mine
         if self._calls:
             before = self._calls[-1][0]
-            if not are_alike(before, mine) or wanted != self._at_layer("pattern", before.layer):
+            if not can_be_stacked(before, mine) or wanted != self._at_layer("pattern", before.layer):
                 self._read_patterns()
         self._calls.append((mine, swapped))
         n_rows = max(min(BLOCK, self.rows[need.at].padded.shape[1]) for need in wanted)

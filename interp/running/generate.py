@@ -18,7 +18,7 @@ from interp.errors import UsageError
 from interp.formatting import html_table, text_table
 from interp.hooks.attention import claimed
 from interp.hooks.own_attention import cache_name
-from interp.hooks.ropes import rope_scales, rotating_afresh
+from interp.hooks.ropes import resetting_ropes, rope_scales
 from interp.loading.load import with_donors
 from interp.model import Model
 from interp.prompt import Prompts, PromptSet
@@ -219,7 +219,7 @@ def _continued(
     changes_rope = np.diff(rope_scales(model.config, lengths), prepend=0) != 0
     cache, has_positions = cache_name(model.module), "position_ids" in signature(model.module.forward).parameters
     ids = torch.from_numpy(np.asarray(start, dtype=np.int64))[None].to(model.input_device)
-    with claimed(model), torch.inference_mode(), threads_of_pass(model, ids), rotating_afresh(model):
+    with claimed(model), torch.inference_mode(), threads_of_pass(model, ids), resetting_ropes(model):
         for draw, is_changed in zip(draws, changes_rope, strict=True):
             if whole:
                 out = model.module(input_ids=ids, use_cache=False)

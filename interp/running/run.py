@@ -24,7 +24,7 @@ from interp.hooks.window import windowed
 from interp.lens.files import name_of_lens, with_lens
 from interp.loading.aliases import MEMORY
 from interp.loading.identity import files_identity
-from interp.loading.load import load_as_asked, placed_alike, with_donors
+from interp.loading.load import load_as_asked, same_placement, with_donors
 from interp.loading.untrained import beside_untrained, untrained_copy
 from interp.model import Check, Model
 from interp.need import Need
@@ -312,7 +312,7 @@ class _Session:
         between the `end`, if given, and each checkpoint.
         """
         final, known = self.followed[0].final.model, []
-        where: dict[str, Any] = {"dtype": final.dtype} if self.spec.device_map is not None else placed_alike(final)
+        where: dict[str, Any] = {"dtype": final.dtype} if self.spec.device_map is not None else same_placement(final)
         with self.clock("checkpoints"), reporting("checkpoints", self.spec.quiet) as progress:
             for i, each in enumerate(checkpoints):
                 with self.clock(f"load {each.model}{f'@{each.revision}' if each.revision else ''}"):

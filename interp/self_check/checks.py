@@ -13,7 +13,7 @@ import torch
 
 from interp.family import Projection
 from interp.hooks.pattern import pattern_rows, reduce_rows, visible_keys
-from interp.hooks.ropes import rope_scales, rotating_afresh
+from interp.hooks.ropes import resetting_ropes, rope_scales
 from interp.model import Model
 from interp.reading.lens import Lens
 from interp.self_check.two_sequences import CheckResult, Observations
@@ -230,7 +230,7 @@ def rotates_alike(seen: Observations) -> CheckResult:
     """In passes of any two lengths whose prompts may share one, rotary modules rotate the same position alike."""
     lengths = LENGTHS[(seen.model.info.max_positions or LENGTHS[-1]) >= LENGTHS]
     scales, worst = rope_scales(seen.model.config, lengths), 0.0
-    with rotating_afresh(seen.model):
+    with resetting_ropes(seen.model):
         for rotation in seen.captured.rotations:
             for scale in np.unique(scales):
                 first, *others = (rotation(n) for n in lengths[scales == scale].tolist())

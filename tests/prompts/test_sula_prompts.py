@@ -189,3 +189,5 @@ def test_labels_are_found_in_a_vocabulary_or_given(word_tokenizer, tokenizer):
     prompts = sula_prompts(tokenizer, per_k=4, labels=[(e, d), (c, b)], neutral=a)
     assert set(column(prompts, "label_1", "main")) == {d, e} and set(column(prompts, "label_1", "remap")) == {b, c}
     assert f": {a}" in texts(prompts, "padded")[0]
+    found = sula_prompts(tokenizer, per_k=4, neutral=a)
+    assert {*column(found, "label_1"), *column(found, "label_2")} == {b, c, d, e}, "none of them is the neutral one"

@@ -12,9 +12,9 @@ import torch
 from jaxtyping import Int
 
 from interp.errors import UsageError
-from interp.loading.placement import available_bytes
 from interp.records.tunnel_card import Figure
 from interp.statistics.intervals import share_bounds
+from interp.system.memory import available_bytes
 from interp.tunnel import Sequences, Task
 
 from .plan import Recipe

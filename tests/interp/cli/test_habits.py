@@ -110,6 +110,8 @@ def test_a_command_that_needs_more_memory_than_there_is_says_so(monkeypatch, cap
         ("--prompts -", '{"text": "w1 w2 w3", "n": 1}\n{"text": "w4 w5", "n": 2}\n'),
         ("--prompts -", '\ufeff{"text": "w1 w2 w3", "n": "a\u2028b"}\n{"text": "w4 w5", "n": "c"}\n'),
         ("--prompts -", "\ufefftext;n\r\nw1 w2 w3;1\r\nw4 w5;2\r\n"),
+        ("--prompts -", '"text","n"\n"w1 w2 w3",1\n"w4 w5",2\n'),
+        ("--prompts -", "sep=;\ntext;n\nw1 w2 w3;1\nw4 w5;2\n"),
         ("--prompt w1-w2-w3 --prompt w4-w5", ""),
     ],
 )

@@ -387,7 +387,7 @@ def test_ends_of_prompts_give_what_whole_ones_give(family):
 def test_passes_are_whole_where_more_is_read_or_edited(change, monkeypatch):
     """All positions edited or read, too few conditions, or outputs of other prompts: no keys are kept."""
     model, source = fresh_model("llama"), token_run(LENGTHS)
-    monkeypatch.setattr("interp.editing.conditions.Lending", None)
+    monkeypatch.setattr("interp.editing.conditions.BeforeTails", None)
     needs = (*OUTPUTS, LOSS) if change == "needs" else OUTPUTS
     made = {
         "at": lambda i: RemoveAxis(layer=1, axis=axis(i), at="all"),

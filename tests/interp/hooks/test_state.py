@@ -100,7 +100,7 @@ CHANGES = {
     "its part transformer.wte is a Sequential": lambda module: setattr(
         module.transformer, "wte", torch.nn.Sequential(module.transformer.wte)
     ),
-    "its attention is computed by 'halved', which is registered beside": with_own_attention,
+    "its attention is computed by 'halved', which is not one of transformers": with_own_attention,
     "return_dict=False": lambda module: setattr(module.config, "return_dict", False),
 }
 AROUND = {

@@ -107,7 +107,7 @@ def round_weight(projection):
 
 
 UNREADABLE = {
-    "an adapter": (inject_adapter, "adapter of PEFT lies in it.*layers.0.self_attn.q_proj.*Merge"),
+    "an adapter": (inject_adapter, "contains an adapter of PEFT.*layers.0.self_attn.q_proj.*Merge"),
     "a layer on meta": (lambda module: module.model.layers[1].to("meta"), r"device meta.*layers\.1\..*from_pretrained"),
     "a quantised part": (
         lambda module: quantise(module.model.layers[2].mlp),

@@ -20,11 +20,14 @@ from typer.testing import CliRunner
 import interp
 from interp.cli.app import app
 from interp.errors import InterpError, ModelError, UsageError
+from interp.hooks.layer_gradients import in_float64
 from interp.loading.load import load
-from interp.loading.placement import DTYPES, available_bytes, choose_placement, hazards
+from interp.loading.placement import DTYPES, choose_placement, hazards
 from interp.need import Need
 from interp.options import RunOptions
 from interp.prompt import Prompt, PromptSet
+from interp.system import memory
+from interp.system.memory import available_bytes
 from tests.hub_cache import lay_out
 from tests.hub_server import BAD_TOKEN, BUSY, GATED, NO_REVISION, NOT_FOUND, serving
 from tests.tiny_models import FAMILIES, VOCAB, fresh_model, tiny_config, tiny_model
@@ -262,13 +265,13 @@ def test_memory_that_is_free_decides_what_fits(tmp_path):
 
 
 def test_memory_limit_of_a_container_counts(tmp_path, monkeypatch):
-    from interp.loading import placement
-
     (tmp_path / "memory.max").write_text("1000000\n")
     (tmp_path / "memory.current").write_text("700000\n")
     (tmp_path / "memory.stat").write_text("anon 1\nactive_file 5\ninactive_file 200000\n")
-    monkeypatch.setattr(placement, "CONTAINER", tmp_path)
+    monkeypatch.setattr(memory, "CONTAINER", tmp_path)
     assert available_bytes(torch.device("cpu")) == 500_000
+    with pytest.raises(ModelError, match=r"in float64: it needs .* are free"):
+        in_float64(tiny_model("llama"))
     (tmp_path / "memory.max").write_text("max\n")
     assert available_bytes(torch.device("cpu")) > 1_000_000
 

@@ -157,7 +157,7 @@ def test_a_run_and_an_analysis_tell_that_their_target_goes_by_another_column(tin
     record = interp.run(tiny_text_model, probes="manifold", prompts=given, settings=asked, out=None, quiet=True)
     capture = interp.collect(tiny_text_model, given, ["v"])
     for found in (record, interp.analyse(capture, "manifold", settings=asked)):
-        assert any("`--cluster pair` goes by this column" in caution for caution in found.cautions)
+        assert any("`--cluster pair` uses this column" in caution for caution in found.cautions)
 
 
 def test_clusters_that_need_no_word_and_a_column_that_is_not_there() -> None:

@@ -19,6 +19,7 @@ import interp
 from interp.errors import PromptError, UsageError
 from interp.need import Need
 from interp.prompt import Prompt, PromptSet
+from interp.prompting.formats import piped_rows
 from interp.registry import load_entry
 from interp.settings import read_fields
 from tests.named_prompts import resolve_prompts
@@ -179,7 +180,7 @@ MESSAGES = {
     "long_number": (".jsonl", '{"text": "a", "k": ' + "9" * 5000 + "}", "p.jsonl, line 1: it is not JSON"),
     "big_number": (".jsonl", '{"text": "a", "k": 9223372036854775808}', "the column 'k' holds 9223372036854775808"),
     "no_object": (".jsonl", '["a"]\n', "p.jsonl, line 1: it is a list, not an object"),
-    "twice": (".jsonl", '{"text": "a", "text": "b"}', "line 1: it is not JSON: a key stands in it twice"),
+    "twice": (".jsonl", '{"text": "a", "text": "b"}', "line 1: it is not JSON: a key is repeated"),
     "not_finite": (".jsonl", '{"text": "a", "k": NaN}', "line 1: the column 'k' holds nan"),
     "nested": (".jsonl", '{"text": "a", "k": [1]}', "line 1: the column 'k' holds [1]"),
     "hole": (".jsonl", '{"text": "a", "k": null}', "line 1: the column 'k' holds nothing"),
@@ -192,12 +193,12 @@ MESSAGES = {
                       "--text-column NAME, text_column=NAME."),
     "reserved": (".jsonl", '{"text": "a", "length": 3}', "every capture has a column of this name"),
     "control": (".jsonl", '{"text": "a\\u0000b"}', "line 1: 'text' holds the control character U+0000 at character 1"),
-    "return": (".txt", "a\rb", "p.txt, line 1: a carriage return stands inside the line"),
+    "return": (".txt", "a\rb", "p.txt, line 1: there is a carriage return inside the line"),
     "surrogate": (".jsonl", '{"text": "a\\ud800"}', "line 1: 'text' holds half a surrogate pair at character 1"),
     "cells": (".csv", "text,k\na,1\nb,c,2\n", "p.csv, line 3: it has 3 cells, the header has 2"),
     "cells_after_long": (".csv", 'text,k\n"a\nb",1\nc\n', "p.csv, line 4: it has 1 cells, the header has 2"),
     "quote": (".csv", f'text,k\n{"long " * 40_000},1\n"b,2\nc,3\n', "line 3: it is not CSV: unexpected end of data"),
-    "header_twice": (".csv", "text,text\na,b\n", "p.csv, line 1: a column stands in the header twice"),
+    "header_twice": (".csv", "text,text\na,b\n", "p.csv, line 1: a column of the header is repeated"),
     "unnamed": (".csv", ",text\n0,a\n", "the columns of {}: one of them is named ''"),
     "overflow": (".csv", "text,k\na,1e999\n", "line 2: the column 'k' holds inf"),
     "latin": (".txt", b"caf\xc3\xa9\nna\xefve", "p.txt, line 2: byte 8 of the file (0xef) is not UTF-8"),
@@ -384,6 +385,7 @@ def test_strange_and_huge_texts_come_back_character_by_character(tmp_path, endin
     limit, texts = csv.field_size_limit(), [*STRANGE.values(), "word " * 200_000 + "the"]
     path = written(tmp_path, f"p{ending}", TEXT_FORMATS[ending]([{"text": text} for text in texts]))
     assert [p.text for p in resolve_prompts(path)] == texts
+    assert [row.values["text"] for row in piped_rows("\n".join(texts[-1:] * 2).encode(), "text")] == texts[-1:] * 2
     assert csv.field_size_limit() == limit
 
 

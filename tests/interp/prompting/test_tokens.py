@@ -83,7 +83,7 @@ def test_what_the_tokenizer_adds_or_lacks_is_said():
     assert tokens.notes == ("the tokenizer's closing </s> is left off: texts are read at their own last token",)
     tokens = tokenise(text_set("<s> <s> a", "b"), word_tokenizer("<s> $A"), window=None, max_positions=None)
     assert [ids.tolist() for ids in tokens.ids] == [[0, 0, 0, 3], [0, 4]]
-    assert tokens.notes == ("1 texts already begin with what the tokenizer puts in front: it stands there twice",)
+    assert tokens.notes == ("1 texts already begin with what the tokenizer puts in front, which is then repeated",)
     tokens = tokenise(text_set("a z", "b", "z z"), word_tokenizer(), window=None, max_positions=None)
     assert tokens.notes == ("2 texts hold characters that this vocabulary lacks: they are read as <unk>",)
 
@@ -125,7 +125,7 @@ def test_token_ids_pass_through_and_the_models_vocabulary_counts():
         (prompts_of((1, 2, 3)), {"max_positions": 2}, "it has 3 tokens and the model reads at most 2"),
         (prompts_of((1, 2, 3)), {"window": 2}, "its prompts are token ids"),
         (text_set("a", " "), {}, "prompt 2 of 'some': its text ' ' has no token"),
-        (text_set("a"), {"tokenizer": None}, "the model came without a tokenizer"),
+        (text_set("a"), {"tokenizer": None}, "the model has no tokenizer"),
     ],
 )
 def test_what_cannot_be_read_is_refused(prompts, options, found):
