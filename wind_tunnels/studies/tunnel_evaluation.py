@@ -1,8 +1,4 @@
-"""The study `tunnel_evaluation`: one trained tunnel against its exact posterior, every figure with its null.
-
-Beside the figures of `evaluation` it asks whether a network follows each sequence, and whether outcomes that are
-renamed throughout a sequence are renamed in the prediction.
-"""
+"""The study `tunnel_evaluation`: one trained tunnel compared with its exact posterior, every figure with its null."""
 
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -29,9 +25,9 @@ SYMMETRIC = ("bijection", "recall")
 
 @dataclass(frozen=True)
 class TunnelEvaluation(CheckedStudy):
-    """A tunnel, by name or folder, on `n` fresh sequences; on sequences of `length` observations too where that is set.
+    """A tunnel, by name or folder, on `n` fresh sequences, and on sequences of `length` observations if that is set.
 
-    `attention_off`: decoder blocks without attention while it is read. `n_relabellings` random renamings.
+    `attention_off`: decoder blocks without attention. `n_relabellings`: random renamings of the outcomes.
     """
 
     tunnel: str = "bijection-gpt-neox"
@@ -99,7 +95,7 @@ def _in_slice(log_probs: np.ndarray, sequences: Sequences) -> np.ndarray:
 
 
 def _tracking(log_probs: np.ndarray, sequences: Sequences, weights: np.ndarray) -> dict[str, Scalar]:
-    """Errors sequence by sequence against who knows the position, and the entropy where it should be 0."""
+    """Entropy errors relative to a guess from the position, and the entropy where the exact one is 0."""
     n = len(sequences)
     predicted = entropy_bits(_in_slice(log_probs, sequences))
     exact = entropy_bits(sequences.posterior)
@@ -131,7 +127,7 @@ def _relabelling(
     rng: np.random.Generator,
     n_relabellings: int,
 ) -> dict[str, Scalar]:
-    """Renamings of the outcomes, one a sequence and draw; everything is averaged over draws first."""
+    """How the prediction changes when the outcomes are renamed, one renaming per sequence and draw."""
     ids, n = sequences.slice_ids, len(sequences)
     own = _in_slice(log_probs, sequences)  # [sequence, scored, outcome]
     moved, kept, change, kept_change = (np.zeros(n) for _ in range(4))
@@ -140,7 +136,7 @@ def _relabelling(
         table = np.tile(np.arange(log_probs.shape[-1]), (n, 1))  # [sequence, token]
         table[:, ids] = ids[order]
         renamed = _in_slice(predict(np.take_along_axis(table, sequences.tokens, axis=1)), sequences)
-        # Outcome i became order[i]: what was said of i has to be said of order[i] now.
+        # outcome i became order[i], so its probability should move there
         expected = np.empty_like(own)
         np.put_along_axis(expected, np.broadcast_to(order[:, None, :], own.shape), own, axis=-1)
         moved += total_variation(expected, renamed).mean(axis=1) / n_relabellings

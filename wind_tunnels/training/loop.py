@@ -1,12 +1,7 @@
-"""Training: one loop for every task and network.
+"""Training: one loop for every task and network, on sampled labels or (`distil`) on the posterior itself.
 
-Cross-entropy on sampled labels at the scored positions, fresh sequences in every batch. What the loop knows
-of the posterior is only its mean entropy, against which success is judged: the loss minus that is an
-unbiased estimate of KL(posterior || network). `distil` puts the posterior itself in place of the labels and
-is never mixed with them.
-
-Everything a run depends on is in the task, the network, the recipe and the checkpoint it starts from; a run
-stopped at any step and resumed gives the same weights bit for bit.
+The loss minus the mean entropy of the posterior is an unbiased estimate of KL(posterior || network). A run stopped at
+any step and resumed gives the same weights bit for bit.
 """
 
 import io
@@ -49,10 +44,9 @@ CurvePoint = tuple[int, int, float, float]
 
 @dataclass
 class TrainingState:
-    """Everything of a training that changes from step to step, and nothing else.
+    """Everything in a training that changes from step to step.
 
-    `stage_ends` are the steps after which the curriculum moved on. `curve` has a point about every half per cent of the
-    steps.
+    `stage_ends` are the steps after which the curriculum moved on; `curve` has about 200 points.
     """
 
     model: PreTrainedModel
@@ -68,7 +62,7 @@ class TrainingState:
 
 
 OnStep = Callable[[TrainingState], None]
-"""Hears of every step of a training."""
+"""Called after every step of a training."""
 
 
 def train(
@@ -76,9 +70,8 @@ def train(
 ) -> TrainingState:
     """Train to the end of the recipe, from where `folder` left off if it holds an unfinished run of this plan.
 
-    With a folder, the state is kept there every `save_every` steps (or half a minute), and in `steps/<step>/` the
-    weights of the steps that the plan keeps. `on_step` hears of every step; raising from it stops the run at a point it
-    can resume from.
+    The folder receives the state every `save_every` steps (or half a minute), and in `steps/<step>/` the weights that
+    the plan keeps. An exception from `on_step` stops the run where it can resume.
     """
     recipe, state = plan.recipe, initial_state(plan)
     if folder is not None:
@@ -110,7 +103,7 @@ def train(
 
 
 def initial_state(plan: TrainingPlan) -> TrainingState:
-    """Step 0: weights and data from two streams of the recipe's seed, or the weights of a checkpoint."""
+    """The state at step 0, with fresh weights or those of a checkpoint."""
     recipe = plan.recipe
     if recipe.device == "cuda" and not torch.cuda.is_available():
         raise UsageError(asked="training on cuda", found="torch finds no GPU here", fix="Use cpu, or another machine.")
@@ -125,7 +118,7 @@ def initial_state(plan: TrainingPlan) -> TrainingState:
 
 
 def update(state: TrainingState, sampler: BatchSampler, recipe: Recipe) -> None:
-    """One batch, one step of the optimisers, and a move to the next stage where this one is mastered."""
+    """Train on one batch, and move to the next stage if this one is mastered."""
     began = time.process_time()
     sequences = sampler.batch(state.rng, state.stage)
     uneven: list[torch.Tensor] = []
@@ -141,10 +134,7 @@ def update(state: TrainingState, sampler: BatchSampler, recipe: Recipe) -> None:
 
 
 def advance(state: TrainingState, excess_bits: float, n_stages: int, recipe: Recipe, core_seconds: float) -> None:
-    """Count a step that was done: its time, its place on the curve, and whether its stage is mastered.
-
-    The excess is smoothed over about ten batches of a stage; the next stage starts with a clean slate.
-    """
+    """Record a step, and move to the next stage if the excess, smoothed over ten batches of a stage, is low."""
     stage = state.stage
     state.steps_in_stage += 1
     weight = 1.0 / min(state.steps_in_stage, N_SMOOTHED)
@@ -170,8 +160,7 @@ def cross_entropy(
 ) -> Float[torch.Tensor, ""]:
     """Mean cross-entropy in nats over sequences and scored positions, over the whole vocabulary.
 
-    The sequences are copied to the device of the network. `uneven` is given the load-balancing loss of a mixture of
-    experts, which is no part of the result: 1 a chosen expert where all positions' experts are chosen alike often.
+    `uneven` receives the load-balancing loss of a mixture of experts, which is not part of the result.
     """
     device = next(model.parameters()).device
 
@@ -207,7 +196,6 @@ def _save(state: TrainingState, plan: TrainingPlan, folder: Path) -> None:
 
 
 def _keep_weights(state: TrainingState, step: Path, folder: Path) -> None:
-    """In half precision. A training that goes on from an earlier state comes by the same weights again."""
     if not step.exists():
         with keeping_in(folder), writing(step) as draft:
             save_weights(state.model, draft, torch.float16)
@@ -219,7 +207,7 @@ def _remember(state: TrainingState, plan: TrainingPlan, folder: Path) -> None:
 
 @contextmanager
 def keeping_in(folder: Path) -> Iterator[None]:
-    """What the libraries raise where nothing can be written, in words."""
+    """Raise `ModelError` where the libraries cannot write."""
     try:
         yield
     except (OSError, RuntimeError, SafetensorError) as error:
@@ -234,7 +222,7 @@ def _resume(state: TrainingState, plan: TrainingPlan, folder: Path) -> None:
     path = folder / STATE_NAME
     if not path.exists():
         return
-    asked, fix = f"training in {folder}", f"Choose another folder, or remove {path} to start anew."
+    asked, fix = f"training in {folder}", f"Choose another folder, or remove {path} to start over."
     with readable(asked, fix, found=f"the state in {path.name} cannot be read", error=ModelError):
         stored = torch.load(path, weights_only=True, map_location="cpu")
         if stored["plan"] != plan.describe():

@@ -74,7 +74,7 @@ def test_a_damaged_state_is_refused_in_words(tmp_path):
         train(plan, folder=tmp_path, on_step=stop_at(3), save_every=1)
     state = tmp_path / STATE_NAME
     state.write_bytes(state.read_bytes()[:-100])
-    with pytest.raises(ModelError, match=r"training.pt cannot be read .*\n.*remove .* to start anew"):
+    with pytest.raises(ModelError, match=r"training.pt cannot be read .*\n.*remove .* to start over"):
         train(plan, folder=tmp_path)
 
 
