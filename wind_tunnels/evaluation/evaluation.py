@@ -297,17 +297,13 @@ def figure_scalars(found: Evaluation) -> dict[str, Scalar]:
                 name = predictor.removesuffix("uniform") + figure
                 nulls[name] = Null("uniform over the answers", value, (value, value))
     return {
-        name: _scalar(figure, nulls.get(name), found.n, name.replace("_", " ").replace(".", ": "))
+        name: figure_scalar(figure, nulls.get(name), found.n, name.replace("_", " ").replace(".", ": "))
         for name, figure in found.figures.items()
     }
 
 
-def resampled_scalar(values: np.ndarray, unit: str, null: Null, n: int, meaning: str) -> Scalar:
-    """A scalar from its values under `resampled` weights."""
-    return _scalar(figure_of(values, unit), null, n, meaning)
-
-
-def _scalar(figure: Figure, null: Null | None, n: int, meaning: str) -> Scalar:
+def figure_scalar(figure: Figure, null: Null | None, n: int, meaning: str) -> Scalar:
+    """A figure over `n` sequences as a scalar."""
     interval = Interval(figure.low, figure.high, "95 % percentile bootstrap over sequences")
     null_or_why = null or "no baseline of this figure is measured"
     return Scalar.of(figure.value, figure.unit, interval, null_or_why, n=n, n_unit="sequence", meaning=meaning)

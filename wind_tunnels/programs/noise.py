@@ -94,13 +94,6 @@ def _as_json(content: Mapping[str, Any]) -> bytes:
     return (json.dumps(content, indent=1) + "\n").encode()
 
 
-def _stream_axis(key: str) -> int | None:
-    """The axis of a stored weight that is the residual stream; linear layers store `[out, in]`."""
-    if key.endswith(("o_proj.weight", "down.weight", "o_proj.bias", "down.bias")):
-        return 0
-    return 1 if key.endswith("weight") else None
-
-
 def _add_head(
     weights: dict[str, np.ndarray], at: str, first: int, size: int, rng: np.random.Generator, scale: float
 ) -> None:
@@ -130,8 +123,9 @@ def _directions(n_labels: int, noise: Noise, rng: np.random.Generator) -> np.nda
 
 
 def _moved(key: str, weight: np.ndarray, directions: np.ndarray, reading: np.ndarray) -> np.ndarray:
-    if _stream_axis(key) is None:
-        return weight
-    if _stream_axis(key) == 0:  # written
+    """The weight in another basis of the residual stream; linear layers store `[out, in]`."""
+    if key.endswith(("o_proj.weight", "down.weight", "o_proj.bias", "down.bias")):
         return directions.T @ weight
+    if not key.endswith("weight"):
+        return weight
     return weight @ (directions if key.startswith("embed_") else reading.T)

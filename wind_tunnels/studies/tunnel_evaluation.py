@@ -16,7 +16,7 @@ from interp.statistics.resampling import random_orders
 from interp.system.progress import Report
 from interp.tunnel import Sequences
 
-from ..evaluation.evaluation import figure_scalars, primary_slice, resampled, resampled_scalar
+from ..evaluation.evaluation import figure_of, figure_scalar, figure_scalars, primary_slice, resampled
 from .over_seeds import CheckedStudy, fingerprint_table
 
 SYMMETRIC = ("bijection", "recall")
@@ -103,16 +103,16 @@ def _tracking(log_probs: np.ndarray, sequences: Sequences, weights: np.ndarray) 
     found: dict[str, Scalar] = {}
     if by_position.any():
         error = np.abs(predicted - exact).mean(axis=1)
-        found["sequence_tracking"] = resampled_scalar(
-            1.0 - (weights @ error) / (weights @ by_position), "1",
+        found["sequence_tracking"] = figure_scalar(
+            figure_of(1.0 - (weights @ error) / (weights @ by_position), "1"),
             Null("who knows the position alone", 0.0, (0.0, 0.0)), n,
             "1 - entropy error / that of the best guess from the position",
         )  # fmt: skip
     repeats = sequences.columns.get("is_repeat")
     if repeats is not None and repeats.any():
         share, most = weights @ repeats.mean(axis=1), float(np.log2(sequences.posterior.shape[-1]))
-        found["repeat_entropy_bits"] = resampled_scalar(
-            (weights @ (predicted * repeats).mean(axis=1)) / share, "bits",
+        found["repeat_entropy_bits"] = figure_scalar(
+            figure_of((weights @ (predicted * repeats).mean(axis=1)) / share, "bits"),
             Null("uniform over the answers", most, (most, most)), n,
             "entropy of the prediction at keys that came before, where the exact one is 0",
         )  # fmt: skip
@@ -150,12 +150,12 @@ def _relabelling(
         return Null(name, float(values.mean()), (float(low), float(high)))
 
     return {
-        "relabelling_tvd": resampled_scalar(
-            weights @ moved, "1", null("the prediction itself is not renamed", kept), n,
+        "relabelling_tvd": figure_scalar(
+            figure_of(weights @ moved, "1"), null("the prediction itself is not renamed", kept), n,
             "TVD of the renamed prediction and the prediction on renamed input",
         ),
-        "relabelling_entropy_change_bits": resampled_scalar(
-            weights @ change, "bits", null("another sequence, at the same positions", kept_change), n,
+        "relabelling_entropy_change_bits": figure_scalar(
+            figure_of(weights @ change, "bits"), null("another sequence, at the same positions", kept_change), n,
             "mean change of the predictive entropy when outcomes are renamed",
         ),
     }  # fmt: skip

@@ -59,6 +59,8 @@ def arms_of(rate: float, factor: float, rates: Sequence[float], adam_rates: Sequ
 class Start:
     """Sequences and fresh weights of each seed, the same for every arm."""
 
+    chain: StickyChain
+    seeds: Sequence[int]
     inputs: torch.Tensor
     targets: torch.Tensor
     weights: Mapping[str, torch.Tensor]
@@ -83,7 +85,7 @@ def draw_start(chain: StickyChain, seeds: Sequence[int], n_positions: int) -> St
         fresh.append(chain.sample(rng, n_positions))
     surprise = np.concatenate([chain.surprise_bits(symbols) for _, symbols in walks])
     drawn = {name: torch.from_numpy(np.stack([w[name] for w in weights])).float() for name in WEIGHTS}
-    return Start(*_read(walks), drawn, surprise, *_read(fresh))
+    return Start(chain, seeds, *_read(walks), drawn, surprise, *_read(fresh))
 
 
 def _read(walks: Sequence[Walk]) -> tuple[torch.Tensor, torch.Tensor]:

@@ -19,6 +19,7 @@ from interp.table import LABEL, Table, number_columns
 
 from ..over_seeds import geometric, scalar_over_seeds
 from .arms import Arm, Curves, LearningCurve, Start, kept_steps
+from .process import StickyChain
 
 BASE = "sgd"
 """The arm that the others are compared with."""
@@ -42,16 +43,13 @@ def published_speedup(steps: Float[np.ndarray, " seed"], n_steps: int) -> TMean:
     return TMean(value, value * float(np.exp(-half)), value * float(np.exp(half)), p=np.nan)
 
 
-def findings_of(
-    name: str, arms: Sequence[Arm], curves: Curves, start: Start, seeds: Sequence[int],
-    least_bits: float, uniform_bits: float,
-) -> Findings:  # fmt: skip
+def findings_of(name: str, arms: Sequence[Arm], curves: Curves, start: Start) -> Findings:
     """Scalars, the tables `arms` and `curves`, and notes."""
     n_steps = len(curves[BASE].loss_nats) - 1
     final = curves[BASE].loss_nats[-1]
-    pooled = {a.name: steps_to(curves[a.name].loss_nats, np.full(len(seeds), final.mean())) for a in arms}
+    pooled = {a.name: steps_to(curves[a.name].loss_nats, np.full(len(final), final.mean())) for a in arms}
     own = {a.name: steps_to(curves[a.name].loss_nats, final) for a in arms}
-    base, scalars = np.full(len(seeds), n_steps), {}
+    base, scalars = np.full(len(final), n_steps), {}
     for arm in arms[1:]:
         scalars[f"speedup_{arm.name}"] = _times(
             base, pooled[arm.name], "plain descent by definition",
@@ -71,17 +69,11 @@ def findings_of(
         )  # fmt: skip
     for arm in arms:
         if arm.name in _EXCESS:
-            scalars |= _distances(arm, curves[arm.name], start, least_bits, uniform_bits)
-    tables = {
-        "arms": _arms_table(arms, curves, pooled, scalars, start, least_bits, n_steps),
-        "curves": _curves_table(arms, curves, seeds, n_steps),
-    }
+            scalars |= _distances(arm, curves[arm.name], start)
+    tables = {"arms": _arms_table(arms, curves, pooled, scalars, start), "curves": _curves_table(arms, curves, start)}
     names = ("speedup_w_v", "speedup_w_o", "speedup_w_qk", "speedup_all", "w_v_over_w_o", "w_v_over_w_qk")
     headline = (*names, "excess_loss_sgd", "excess_loss_w_v")
-    return Findings(
-        name, scalars, tables, notes=_notes(scalars, curves, least_bits, uniform_bits, n_steps),
-        headline=headline,
-    )  # fmt: skip
+    return Findings(name, scalars, tables, notes=_notes(scalars, curves, start.chain), headline=headline)
 
 
 def _times(above: np.ndarray, below: np.ndarray, null: str, meaning: str, *, is_published: bool = False) -> Scalar:
@@ -95,8 +87,9 @@ def _times(above: np.ndarray, below: np.ndarray, null: str, meaning: str, *, is_
     return scalar_over_seeds(found, "1", Null(null, 1.0, (1.0, 1.0)), n, meaning, method=_METHOD, no_spread=equal)
 
 
-def _distances(arm: Arm, curve: LearningCurve, start: Start, least: float, uniform: float) -> dict[str, Scalar]:
+def _distances(arm: Arm, curve: LearningCurve, start: Start) -> dict[str, Scalar]:
     """The final loss above the true chain's on the same symbols, and the predictive entropy above the least."""
+    least, uniform = start.chain.next_entropy_bits, start.chain.uniform_bits
     excess = curve.loss_nats[-1] * BITS_PER_NAT - start.surprise_bits
     gap = curve.entropy_nats[-1] * BITS_PER_NAT - least
     # a uniform prediction always loses log2 of the symbols; the chain's own loss varies with the sequence
@@ -125,10 +118,9 @@ _ARM_UNITS = {
 
 
 def _arms_table(
-    arms: Sequence[Arm], curves: Curves, pooled: Mapping[str, np.ndarray], scalars: Mapping[str, Scalar],
-    start: Start, least: float, n_steps: int,
-) -> Table:  # fmt: skip
-    rows = []
+    arms: Sequence[Arm], curves: Curves, pooled: Mapping[str, np.ndarray], scalars: Mapping[str, Scalar], start: Start
+) -> Table:
+    rows, n_steps, least = [], len(curves[BASE].loss_nats) - 1, start.chain.next_entropy_bits
     for arm in arms:
         curve, steps = curves[arm.name], pooled[arm.name]
         loss, reached = curve.loss_nats[-1], steps[~np.isnan(steps)]
@@ -158,13 +150,13 @@ def _sd(values: np.ndarray) -> float:
     return float(values.std(ddof=1)) if len(values) > 1 else float("nan")
 
 
-def _curves_table(arms: Sequence[Arm], curves: Curves, seeds: Sequence[int], n_steps: int) -> Table:
-    kept, parts = kept_steps(n_steps), []
+def _curves_table(arms: Sequence[Arm], curves: Curves, start: Start) -> Table:
+    kept, parts = kept_steps(len(curves[BASE].loss_nats) - 1), []
     for name in (arm.name for arm in arms):
         curve = curves[name]
         loss, entropy, right = (of[kept].ravel() for of in (curve.loss_nats, curve.entropy_nats, curve.accuracy))
         parts.append({
-            "arm": name, "seed": np.tile(seeds, len(kept)), "step": np.repeat(kept, len(seeds)),
+            "arm": name, "seed": np.tile(start.seeds, len(kept)), "step": np.repeat(kept, len(start.seeds)),
             "loss_bits": loss * BITS_PER_NAT, "loss_nats": loss,
             "fresh_loss_bits": curve.fresh_loss_nats.ravel() * BITS_PER_NAT, "entropy_bits": entropy * BITS_PER_NAT,
             "accuracy": right,
@@ -185,13 +177,12 @@ def _verdict(scalars: Mapping[str, Scalar]) -> str:
     return "Not every seed got there in every arm: whether values gain more than other matrices is left open."
 
 
-def _notes(
-    scalars: Mapping[str, Scalar], curves: Curves, least: float, uniform: float, n_steps: int,
-) -> tuple[str, ...]:  # fmt: skip
+def _notes(scalars: Mapping[str, Scalar], curves: Curves, chain: StickyChain) -> tuple[str, ...]:
     def times(arm: str) -> str:
         value = scalars[f"speedup_{arm}"].value
         return f"{value:.2f}" if np.isfinite(value) else "none for every seed"
 
+    least, uniform = chain.next_entropy_bits, chain.uniform_bits
     end = curves[BASE].loss_nats[-1].mean() * BITS_PER_NAT
     overfit = [name for name, c in curves.items() if c.fresh_loss_nats[-1].mean() * BITS_PER_NAT > uniform]
     worse = (

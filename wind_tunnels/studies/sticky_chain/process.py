@@ -47,6 +47,11 @@ class StickyChain:
         """H(Y_t | Y_{t−1}); 2.639 bits (1.829 nats) at the published sizes."""
         return float(entropy_bits(self.transition).mean())
 
+    @property
+    def uniform_bits(self) -> float:
+        """The loss of a uniform prediction."""
+        return float(np.log2(self.n_symbols))
+
     def sample(self, rng: np.random.Generator, n_positions: int) -> Walk:
         """One sequence of `n_positions` predictions, from the uniform start: inputs x_t, and y_t with the first y_0."""
         shown = np.eye(self.n_symbols)[None]

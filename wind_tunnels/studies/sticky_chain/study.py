@@ -115,9 +115,7 @@ class StickyChainStudy(CheckedStudy):
         arms = arms_of(self.rate, self.factor, self.rates, self.adam_rates)
         start = draw_start(chain, self.seeds, self.n_positions)
         curves = train_all(arms, start, self.n_steps, progress)
-        return findings_of(
-            self.name, arms, curves, start, self.seeds, chain.next_entropy_bits, float(np.log2(chain.n_symbols)),
-        )  # fmt: skip
+        return findings_of(self.name, arms, curves, start)
 
     def figures(self, findings: Findings) -> tuple[Figure, ...]:
         """Loss curves of the published arms with their controls, of the other rules, and speed-ups."""
