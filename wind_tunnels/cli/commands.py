@@ -10,7 +10,7 @@ import typer
 
 from interp.cli import completion as completing
 from interp.cli.terminal import show_table
-from interp.errors import UnknownName
+from interp.errors import UnknownName, named
 from interp.records.tunnel_card import Figure
 from interp.settings import LARGEST_SEED, MOST, by_name, split_commas
 from interp.system.values import read
@@ -199,7 +199,7 @@ def sweep_command(
     table = run_sweep(task, swept, out, on_begin)
     print_sweep(table)
     print(out / SWEEP_NAME)
-    if any(cell.failures for cell in swept):
+    if any(cell["failures"] for cell in table["cells"]):
         raise typer.Exit(1)
 
 
@@ -222,8 +222,7 @@ def rebuild_command(
 
     shipped = shipped_tunnels()
     for name in names or []:
-        if name not in shipped:
-            raise UnknownName("shipped tunnel", name, shipped)
+        named("shipped tunnel", name, shipped)
     n_failed = 0
     asked = sorted(names or shipped, key=lambda name: -read_card(shipped[name]).core_seconds)
     with tempfile.TemporaryDirectory() as scratch:

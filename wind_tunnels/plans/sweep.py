@@ -32,24 +32,25 @@ Settings = Mapping[str, Any]
 
 @dataclass
 class Cell:
-    """One combination of settings: its plans, finished trainings and failures by seed."""
+    """One combination of settings: its plans and their results by seed, a finished training or an error."""
 
     settings: Settings
     plans: Mapping[int, TrainingPlan]
-    finished: dict[int, FinishedTraining] = field(default_factory=dict)
-    failures: dict[int, str] = field(default_factory=dict)
+    ended: dict[int, FinishedTraining | str] = field(default_factory=dict)
 
     def record(self) -> dict[str, Any]:
         """The entry in `sweep.json`."""
-        cards = [training.card for training in self.finished.values()]
+        ended = [(seed, self.ended[seed]) for seed in self.plans if seed in self.ended]
+        finished = [(seed, each) for seed, each in ended if isinstance(each, FinishedTraining)]
+        cards = [training.card for _, training in finished]
         return {
             "settings": dict(self.settings),
             "n_parameters": cards[0].n_parameters if cards else None,
-            "runs": [_run(seed, training) for seed, training in self.finished.items()],
+            "runs": [_run(seed, training) for seed, training in finished],
             "figures": {name: _over_seeds([card.figures[name].value for card in cards]) for name in FIGURES},
             "core_seconds": _over_seeds([card.core_seconds for card in cards]),
             "baselines": {name: dict(errors) for name, errors in cards[0].baselines.items()} if cards else {},
-            "failures": {str(seed): words for seed, words in self.failures.items()},
+            "failures": {str(seed): words for seed, words in ended if isinstance(words, str)},
         }
 
 
@@ -132,10 +133,7 @@ def run_sweep(
     plans = [cell.plans[seed] for cell, seed in places]
     for i, ended in side_by_side(partial(_attempt, out=out, on_begin=on_begin), plans, out):
         cell, seed = places[i]
-        if isinstance(ended, str):
-            cell.failures[seed] = ended
-        else:
-            cell.finished = dict(sorted({**cell.finished, seed: ended}.items()))
+        cell.ended[seed] = ended
         _write(task, swept, out)
     return _write(task, swept, out)
 

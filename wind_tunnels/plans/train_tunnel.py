@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from interp.errors import UnknownName, UsageError
+from interp.errors import UsageError, named
 from interp.loading.quiet_libraries import quiet_libraries
 from interp.loading.sources import kept_steps
 from interp.records.tunnel_card import CARD_NAME, TunnelCard, read_card
@@ -57,10 +57,9 @@ def make_plan(
 ) -> TrainingPlan:
     """The plan with these settings, each of task, network or recipe; with `init` the checkpoint fixes the network."""
     owners = {f.name: owner for owner in (kind, Network, Recipe) for f in dataclasses.fields(owner)}
-    for name in settings:
-        if name not in owners:
-            raise UnknownName(f"field of {kind.name}, network or recipe", name, owners)
-    mine = {owner: {n: v for n, v in settings.items() if owners[n] is owner} for owner in (kind, Network, Recipe)}
+    mine = {owner: {} for owner in (kind, Network, Recipe)}
+    for name, value in settings.items():
+        mine[named(f"field of {kind.name}, network or recipe", name, owners)][name] = value
     task, recipe = kind(**mine[kind]), Recipe(**mine[Recipe])
     refuse_too_many(task, max(N_EVAL, recipe.batch, recipe.n_distinct or 0))
     check_limits(task, limits or {}, recipe.horizon)

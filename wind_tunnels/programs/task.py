@@ -15,7 +15,7 @@ from jaxtyping import Float, Int
 from safetensors.numpy import load_file, save
 
 from interp.capture import Mechanism
-from interp.errors import UnknownName, UsageError
+from interp.errors import UsageError, named
 from interp.system.foreign_files import read_json
 from interp.tunnel import REQUIRED_UNITS, Sequences
 
@@ -180,10 +180,8 @@ def shipped_programs() -> dict[str, Path]:
 @cache
 def read_program(name: str) -> Mapping[str, Any]:
     """The card of a shipped program: source, variables, directions, parts; `UnknownName` for another name."""
-    folders = shipped_programs()
-    if name not in folders:
-        raise UnknownName("program", name, folders)
-    return json.loads((folders[name] / CARD).read_text(encoding="utf-8"))
+    folder = named("program", name, shipped_programs())
+    return json.loads((folder / CARD).read_text(encoding="utf-8"))
 
 
 def _drawn(card: Mapping[str, Any], rng: np.random.Generator, n: int) -> list[list[Any]]:

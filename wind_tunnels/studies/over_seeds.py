@@ -214,17 +214,14 @@ class NetworkStudy(CheckedStudy):
         models, rows, parts = [], [], {name: [] for name in self.layouts}
         for i, (tunnel, model, task) in enumerate(opened(self.tunnels, progress), 1):
             models.append((tunnel, model.fingerprint))
+            found = self.read(model, task)
+            untrained = self.read(untrained_copy(model, i)[0], task) if self.beside_untrained else {}
+            for name in parts:
+                parts[name].append({"network": Path(model.name).name} | found.pop(name))
             row = {"network": tunnel}
-            for name, given in self.read(model, task).items():
-                if name in parts:
-                    parts[name].append({"network": Path(model.name).name} | given)
-                elif isinstance(given, tuple):
-                    row |= zip((name, f"{name} null"), given, strict=True)
-                else:
-                    row[name] = given
-            if self.beside_untrained:
-                untrained = self.read(untrained_copy(model, i)[0], task)
-                row |= {f"{of} null": untrained[of] for of in self.meanings if f"{of} null" not in row}
+            for name, value in found.items():
+                row[name], null = value if isinstance(value, tuple) else (value, untrained.get(name))
+                row |= {} if null is None else {f"{name} null": null}
             rows.append(row)
         units = {"network": LABEL} | {of: unit for of, (unit, *_) in self.meanings.items()} | dict(self.more)
         scalars = {}

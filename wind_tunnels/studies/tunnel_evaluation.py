@@ -130,7 +130,7 @@ def _relabelling(
     """How the prediction changes when the outcomes are renamed, one renaming per sequence and draw."""
     ids, n = sequences.slice_ids, len(sequences)
     own = _in_slice(log_probs, sequences)  # [sequence, scored, outcome]
-    moved, kept, change, kept_change = (np.zeros(n) for _ in range(4))
+    draws = []
     for _ in range(n_relabellings):
         order = random_orders(len(ids), n, rng)  # [sequence, outcome]
         table = np.tile(np.arange(log_probs.shape[-1]), (n, 1))  # [sequence, token]
@@ -139,11 +139,11 @@ def _relabelling(
         # outcome i became order[i], so its probability should move there
         expected = np.empty_like(own)
         np.put_along_axis(expected, np.broadcast_to(order[:, None, :], own.shape), own, axis=-1)
-        moved += total_variation(expected, renamed).mean(axis=1) / n_relabellings
-        kept += total_variation(own, renamed).mean(axis=1) / n_relabellings
-        change += np.abs(entropy_bits(renamed) - entropy_bits(own)).mean(axis=1) / n_relabellings
-        stranger = rng.permutation(n)
-        kept_change += np.abs(entropy_bits(renamed[stranger]) - entropy_bits(own)).mean(axis=1) / n_relabellings
+        after, before = entropy_bits(renamed), entropy_bits(own)
+        stranger = after[rng.permutation(n)]
+        tvd = [total_variation(each, renamed) for each in (expected, own)]
+        draws.append([*tvd, *(np.abs(each - before) for each in (after, stranger))])
+    moved, kept, change, kept_change = np.mean(draws, axis=(0, 3))
 
     def null(name: str, values: np.ndarray) -> Null:
         low, high = band(weights[1:] @ values)

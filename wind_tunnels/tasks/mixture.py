@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from jaxtyping import Int
 
-from interp.errors import UnknownName
+from interp.errors import named
 from interp.registry import load_entry
 from interp.tunnel import Sequences, Task, make_task
 
@@ -51,8 +51,7 @@ class Mixture(ShippedTask):
 
     def __post_init__(self) -> None:
         if isinstance(self.components, str):
-            if self.components not in PRESETS:
-                raise UnknownName("mixture", self.components, PRESETS)
+            named("mixture", self.components, PRESETS)
         else:
             entries: object = self.components
             if not isinstance(entries, Sequence) or not all(isinstance(e, Mapping) and "task" in e for e in entries):

@@ -27,7 +27,7 @@ from interp.system.signals import Stopped, remember, whole
 from interp.system.whole_files import make_folder, writing
 from interp.tunnel import Sequences
 
-from ..networks.networks import build, logits_at, switch_off_attention
+from ..networks.networks import build, switch_off_attention
 from ..networks.weights import load_weights, save_weights
 from .optimisers import make_optimisers, set_rates
 from .plan import Recipe, TrainingPlan
@@ -121,9 +121,8 @@ def update(state: TrainingState, sampler: BatchSampler, recipe: Recipe) -> None:
     """Train on one batch, and move to the next stage if this one is mastered."""
     began = time.process_time()
     sequences = sampler.batch(state.rng, state.stage)
-    uneven: list[torch.Tensor] = []
-    loss = cross_entropy(state.model, sequences, recipe.target, uneven if recipe.balance else None)
-    (loss + recipe.balance * uneven[0] if uneven else loss).backward()
+    loss, uneven = losses(state.model, sequences, recipe.target, balanced=recipe.balance > 0)
+    (loss + recipe.balance * uneven).backward()
     torch.nn.utils.clip_grad_norm_(state.model.parameters(), recipe.clip)
     set_rates(state.optimisers, recipe.rate(state.step))
     for optimiser in state.optimisers:
@@ -152,32 +151,22 @@ def advance(state: TrainingState, excess_bits: float, n_stages: int, recipe: Rec
         state.stage_ends.append(state.step)
 
 
-def cross_entropy(
-    model: torch.nn.Module,
-    sequences: Sequences,
-    target: Literal["labels", "distil"],
-    uneven: list[torch.Tensor] | None = None,
-) -> Float[torch.Tensor, ""]:
-    """Mean cross-entropy in nats over sequences and scored positions, over the whole vocabulary.
-
-    `uneven` receives the load-balancing loss of a mixture of experts, which is not part of the result.
-    """
+def losses(
+    model: torch.nn.Module, sequences: Sequences, target: Literal["labels", "distil"], *, balanced: bool = False
+) -> tuple[Float[torch.Tensor, ""], Float[torch.Tensor, ""]]:
+    """Mean cross-entropy in nats at the scored positions, and the load-balancing loss if `balanced`, else 0."""
     device = next(model.parameters()).device
 
     def copied(array: np.ndarray) -> torch.Tensor:
         return torch.from_numpy(array).to(device)
 
-    tokens, scored = copied(sequences.tokens), copied(sequences.scored)
-    if uneven is None:
-        logits = logits_at(model, tokens, scored)  # [sequence, scored, vocab]
-    else:
-        out = model(input_ids=tokens, logits_to_keep=scored, use_cache=False, output_router_logits=True)
-        logits = out.logits
-        uneven.append(out.aux_loss)
+    more = {"output_router_logits": True} if balanced else {}
+    out = model(input_ids=copied(sequences.tokens), logits_to_keep=copied(sequences.scored), use_cache=False, **more)
+    uneven = out.aux_loss if balanced else torch.zeros((), device=device)
     if target == "labels":
-        return F.cross_entropy(logits.flatten(0, 1), copied(sequences.targets).flatten())
-    log_q = F.log_softmax(logits, dim=-1)[..., copied(sequences.slice_ids)]  # [sequence, scored, outcome]
-    return -(copied(sequences.posterior).float() * log_q).sum(dim=-1).mean()
+        return F.cross_entropy(out.logits.flatten(0, 1), copied(sequences.targets).flatten()), uneven
+    log_q = F.log_softmax(out.logits, dim=-1)[..., copied(sequences.slice_ids)]  # [sequence, scored, outcome]
+    return -(copied(sequences.posterior).float() * log_q).sum(dim=-1).mean(), uneven
 
 
 def _save(state: TrainingState, plan: TrainingPlan, folder: Path) -> None:

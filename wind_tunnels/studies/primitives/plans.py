@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from interp.errors import UnknownName
+from interp.errors import UnknownName, named
 from interp.registry import load_entry
 from interp.tunnel import Task, make_task
 
@@ -54,8 +54,7 @@ _PAPERS_RECIPE: Mapping[str, Any] = {
 
 def plan_of(task: str, name: str, seed: int, size: str, n_steps: int | None) -> TrainingPlan:
     """The training of one network (an architecture, or `lstm-bare`) on one task; `n_steps` None is the recipe's own."""
-    if task not in TASKS:
-        raise UnknownName("task of the primitives", task, TASKS)
+    named("task of the primitives", task, TASKS)
     if name not in NETWORKS:
         raise UnknownName("network of the primitives", name, NETWORKS)
     parameters, network, settings = _papers(task) if size == "papers" else _measured(task, name)
