@@ -22,10 +22,6 @@ def up_to(most: float) -> Rule:
     return lambda x: _is_number(x) and 0 < x <= most, f"is a number above 0 and at most {most:g}"
 
 
-def _at_least(bound: int) -> Rule:
-    return lambda x: type(x) is int and x >= bound, f"is a whole number, {bound} or more"
-
-
 POSITIVE: Rule = (lambda x: _is_number(x) and 0 < x < math.inf, "is a number above 0")
 FRACTION: Rule = (lambda x: _is_number(x) and 0 <= x < 1, "is a number from 0 to below 1")
 POSITIVES: Rule = (lambda x: isinstance(x, tuple) and all(map(POSITIVE[0], x)), "is a list of numbers above 0")
@@ -57,7 +53,9 @@ class Checked:
         left_out = {name for name, each in vars(self).items() if each is None and getattr(type(self), name) is None}
         given = {name: each for name, each in vars(self).items() if name not in left_out}
         for name, rule in self.rules.items():
-            is_right, words = _at_least(rule) if isinstance(rule, int) else rule
+            if isinstance(rule, int):
+                rule = lambda x, least=rule: type(x) is int and x >= least, f"is a whole number, {rule} or more"
+            is_right, words = rule
             if name in given and not is_right(given[name]):
                 raise self.refusal(f"{name} = {given[name]!r}", f"{name} {words}.")
         hints = get_type_hints(type(self))

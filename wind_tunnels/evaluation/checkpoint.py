@@ -39,10 +39,7 @@ _CURVE_COLUMNS = ("step", "stage", "excess_bits", "core_seconds")
 def evaluate_model(
     model: PreTrainedModel, task: Task, *, n: int = N_EVAL, seed: int = EVAL_SEED, horizon: int | None = None
 ) -> Evaluation:
-    """Compare a network with the exact posterior on `n` fresh sequences.
-
-    With the loss `horizon` of its training also within and beyond it: `within_horizon.kl_bits` and so on.
-    """
+    """Compare a network with the exact posterior on fresh sequences; with a `horizon` also within and beyond it."""
     sequences = evaluation_sequences(task, n, seed)
     log_probs = predict(model, sequences.tokens, sequences.scored)
     return evaluate_sides(log_probs, sequences, evaluation_generators(seed)[1], horizon)

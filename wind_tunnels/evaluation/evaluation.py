@@ -72,7 +72,7 @@ def evaluate(log_probs: LogProbs, sequences: Sequences, rng: np.random.Generator
     """Compare predictions (natural log-probabilities over the vocabulary) with the posterior."""
     weights = resampled(len(sequences), rng)
     asked = asked_slices(sequences)
-    parts = {name: _evaluate_slice(*_only(log_probs, sequences, name), weights) for name in asked}
+    parts = {name: _evaluate_slice(*of_slice(log_probs, sequences, name), weights) for name in asked}
     if sequences.scored_slice is None:
         return parts[""]
     return Evaluation(
@@ -92,12 +92,9 @@ def asked_slices(sequences: Sequences) -> dict[str, str]:
     return {name: "" if name == first else f"{name}." for name in names if name in sequences.scored_slice}
 
 
-def primary_slice(log_probs: LogProbs, sequences: Sequences) -> tuple[np.ndarray, Sequences]:
-    """Predictions and sequences at the positions of the primary slice; all if slices have no names."""
-    return _only(log_probs, sequences, next(iter(asked_slices(sequences))))
-
-
-def _only(log_probs: LogProbs, sequences: Sequences, name: str) -> tuple[np.ndarray, Sequences]:
+def of_slice(log_probs: LogProbs, sequences: Sequences, name: str = "") -> tuple[np.ndarray, Sequences]:
+    """Predictions and sequences at the positions of a slice (default: the primary one); all if slices have no names."""
+    name = name or next(iter(asked_slices(sequences)))
     if sequences.scored_slice is None:
         return log_probs, sequences
     return log_probs[:, sequences.scored_slice == name], sequences.only(name)
@@ -262,13 +259,10 @@ def longer(task: Task, n_observations: int) -> Task:
 
 
 def extrapolate(log_probs: LogProbs, sequences: Sequences, n_trained: int, rng: np.random.Generator) -> Evaluation:
-    """Compare predictions on lengthened sequences with the posterior; `n_trained` is the trained length in tokens.
-
-    The figures contrast positions up to and beyond that length in the primary slice; the curves are of all slices.
-    """
+    """Evaluate lengthened sequences: figures up to and beyond `n_trained` tokens in the primary slice, all curves."""
     evaluation = evaluate(log_probs, sequences, rng)
     weights = resampled(len(sequences), rng)
-    log_probs, sequences = primary_slice(log_probs, sequences)
+    log_probs, sequences = of_slice(log_probs, sequences)
     scored = score(log_probs, sequences)
     is_beyond = sequences.scored >= n_trained
     if is_beyond.all() or not is_beyond.any():

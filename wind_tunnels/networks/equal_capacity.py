@@ -15,10 +15,7 @@ TOLERANCE = 0.02
 
 
 def matched_to(network: Network, reference: Network, task: Task) -> Network:
-    """`network` at the width with as many parameters as `reference` on this task, within 2 %.
-
-    The width of the feed-forward, if any, makes up the rest. `UsageError` if no width is close enough.
-    """
+    """`network` at the width with as many parameters as `reference` on a task; `UsageError` if none is within 2 %."""
     target = count_parameters(reference, task)
     below = widest_not_above(network, task, target)
     above = below + _unit(network)
@@ -33,16 +30,13 @@ def matched_to(network: Network, reference: Network, task: Task) -> Network:
             found=f"the nearest have {near}, and {TOLERANCE:.0%} is allowed",
             fix="Choose another number of layers, or a larger network to match.",
         )
-    return min(close, key=lambda candidate: (_distortion(candidate), gaps[candidate]))
+    usual = {candidate: _at(candidate, candidate.d_model).d_feed_forward for candidate in close}
+    return min(close, key=lambda each: (abs(math.log(each.d_feed_forward / usual[each])), gaps[each]))
 
 
 def _unit(network: Network) -> int:
     """The step in width: heads have an even number of dimensions."""
     return 2 * network.n_heads if network.n_heads is not None else 1
-
-
-def _distortion(network: Network) -> float:
-    return abs(math.log(network.d_feed_forward / _at(network, network.d_model).d_feed_forward))
 
 
 def _at(network: Network, width: int) -> Network:

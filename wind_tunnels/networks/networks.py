@@ -1,7 +1,4 @@
-"""Networks: small `transformers` models with fresh weights, and their predictions.
-
-`lstm` and `mlp` are our own (`recurrent`, `feedforward`); `mamba` has the scan of `selective_scan`.
-"""
+"""Networks: small `transformers` models with fresh weights, and their predictions."""
 
 import math
 from collections.abc import Mapping

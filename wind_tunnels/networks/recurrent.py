@@ -1,7 +1,6 @@
 """LSTM networks.
 
-Source: Hochreiter and Schmidhuber (1997); Gers and others (2000) for the forget gate, which starts open here
-(Jozefowicz and others, 2015).
+Source: Hochreiter and Schmidhuber (1997); forget gate: Gers and others (2000), open at first: Jozefowicz (2015).
 """
 
 import torch

@@ -48,10 +48,7 @@ class Rebuild:
 
 
 def rebuild(shipped: Path, kind: type[Task], folder: Path, on_step: OnStep | None = None) -> Rebuild:
-    """Train a shipped checkpoint again from its card, into another folder, and compare weights and figures.
-
-    `UsageError` if the folder holds anything but an interrupted rebuild.
-    """
+    """Train a shipped checkpoint again from its card into a folder, empty or of an interrupted rebuild, and compare."""
     if not (folder / STATE_NAME).is_file() and any(path.is_file() for path in folder.glob("*")):
         raise UsageError(
             asked=f"rebuilding into {folder}",

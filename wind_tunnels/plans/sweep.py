@@ -125,10 +125,7 @@ def run_sweep(
     out: Path,
     on_begin: Callable[[TrainingPlan], OnStep | None],
 ) -> dict[str, Any]:
-    """Train every plan, side by side in processes; write the table after each.
-
-    `on_begin(plan)`, called in the process that trains it, may return its `on_step`.
-    """
+    """Train every plan in parallel and write the table after each; `on_begin(plan)` may return its `on_step`."""
     places = [(cell, seed) for cell in swept for seed in cell.plans]
     plans = [cell.plans[seed] for cell, seed in places]
     for i, ended in side_by_side(partial(_attempt, out=out, on_begin=on_begin), plans, out):

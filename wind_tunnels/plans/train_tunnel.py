@@ -79,10 +79,8 @@ def make_plan(
 
 
 def train_and_evaluate(plan: TrainingPlan, folder: Path, on_step: OnStep | None = None) -> TunnelCard:
-    """Train in a folder, or resume there, evaluate, and write checkpoint and card.
-
-    On one thread: more gain nothing at these sizes, and sums depend on their number. The caller removes the state.
-    """
+    """Train in a folder, or resume there, evaluate, and write checkpoint and card; the caller removes the state."""
+    # more threads gain nothing at these sizes, and sums depend on their number
     with quiet_libraries(), one_thread():
         card = save(train(plan, folder=folder, on_step=on_step), plan, folder)
     with keeping_in(folder):
@@ -91,10 +89,7 @@ def train_and_evaluate(plan: TrainingPlan, folder: Path, on_step: OnStep | None 
 
 
 def train_tunnel(plan: TrainingPlan, out: Path, on_step: OnStep | None = None) -> FinishedTraining:
-    """The training of a plan in `<out>/<name>`: done now, resumed, or read if finished.
-
-    `UsageError` if that folder holds something else or its name is too long.
-    """
+    """The training of a plan in `<out>/<name>`: done, resumed or read; `UsageError` if the folder cannot be its."""
     if len(os.fsencode(plan.name)) > LONGEST_NAME:
         raise UsageError(
             asked=f"training into {shortened(plan.name)}...",

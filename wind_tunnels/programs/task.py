@@ -44,10 +44,7 @@ def true_directions(folder: Path, card: dict[str, Any]) -> np.ndarray:
 def evaluate(
     card: Mapping[str, Any], tokens: Sequence[Any], given: Mapping[str, Sequence[Any]] | None = None
 ) -> dict[str, list[Any]]:
-    """Every variable of a program on one input, at every position; None where it has no value.
-
-    Variables that are `given` have those values. `UsageError` for an input that is too long or has unknown tokens.
-    """
+    """Every variable of a program at every position of an input, with those `given`; None where it has no value."""
     variables: Mapping[str, Mapping[str, Any]] = card["variables"]
     known = words_of(card)
     strange = [token for token in tokens if token not in known]

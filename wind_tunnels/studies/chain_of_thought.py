@@ -46,7 +46,6 @@ ARMS = {"scratchpad": "with a scratchpad", "none": "without", "deep": "without, 
 Read = Callable[[Int[np.ndarray, "sequence pos"], int], Float[np.ndarray, "sequence symbol"]]
 """A network's probabilities of the symbol at a step, from sequences written up to there."""
 
-Said = Float[np.ndarray, "sequence step symbol"]
 Way = Int[np.ndarray, "sequence step"]
 Columns = dict[str, Float[np.ndarray, " row"]]
 
@@ -300,7 +299,7 @@ def written(
     return np.stack(answers, axis=1), np.stack(confidence, axis=1)
 
 
-def way_probability(said: Said, way: Way) -> float:
+def way_probability(said: Float[np.ndarray, "sequence step symbol"], way: Way) -> float:
     """Mean probability of a way as far as it is known, over sequences in which its first step is."""
     each = np.take_along_axis(said, np.maximum(way, 0)[..., None], axis=2)[..., 0]
     return float(np.where(way >= 0, each, 1.0).prod(axis=1).mean(where=way[:, 0] >= 0))

@@ -99,10 +99,7 @@ def share_held(centred: Float[np.ndarray, "row feature"], axes: Float[np.ndarray
 def of_equal_variance(
     centred: Float[np.ndarray, "row feature"], n_axes: int, share: float, rng: np.random.Generator
 ) -> list[Float[np.ndarray, "feature axis"]]:
-    """Random subspaces that hold this share of the variance.
-
-    The principal axes of Gaussian directions are scaled by a power of their deviations, fitted for every draw.
-    """
+    """Random subspaces with this share of the variance: Gaussian ones, scaled along the principal axes."""
     values, vectors = np.linalg.eigh(centred.T @ centred)
     deviation = np.sqrt(values.clip(1e-12 * values.max()))
     found = []

@@ -1,7 +1,5 @@
 """The study `expert_division`: do the experts of a mixture divide domains between them?
 
-Domains that need different computations are compared with one task under two domain tokens.
-
 Source: ours. Paper III (arXiv 2512.23752), section 5.7, measures the geometry of Mixtral and nothing of its experts.
 """
 

@@ -1,7 +1,5 @@
 """The study `fine_tuning`: does training on new data move a tunnel's geometry more than as many steps on the old?
 
-New data are the task with a shifted prior, or a few sequences again and again; the null is the same task.
-
 Source: the closing remark of Paper III (arXiv 2512.23752) on instruction tuning, tested where the prior is known.
 """
 
@@ -42,7 +40,6 @@ MEASURES = {
     "frame": "total variation of the attention rows",
 }
 ROWS, KEYS = Need("pattern_row"), Need("k_pre")
-_AXIS = "resid.ridge.axis"
 _DATA = {"shifted": "a shifted prior", "memorised": "a few sequences again and again"}
 
 
@@ -135,7 +132,8 @@ class FineTuning(CheckedStudy):
         axis = read_by({"value_axis": {"sites": ("resid",)}}, model, prompts=prompts)["value_axis"]
         read = interp.collect(model, prompts, [ROWS, KEYS])
         cosines = token_cosines(read[KEYS][0], read.rows["token"])
-        arrays = {"cosines": cosines, "axis": axis.arrays[_AXIS][-1], "rows": np.exp2(read[ROWS].astype(np.float64))}
+        rows = np.exp2(read[ROWS].astype(np.float64))
+        arrays = {"cosines": cosines, "axis": axis.arrays["resid.ridge.axis"][-1], "rows": rows}
         kl_bits = evaluate_model(model.module, task).figures["kl_bits"].value
         numbers = {"keys": float(np.abs(cosines).mean()), "bayes_r2": axis["bayes_r2"].value, "kl_bits": kl_bits}
         return arrays, numbers

@@ -20,8 +20,7 @@ from .over_seeds import CheckedStudy, by_network, mean_scalar, models_table, rat
 class LateAttention(CheckedStudy):
     """HMM filters of `n_layers` layers, trained with and without attention in the top `n_off`, for every seed.
 
-    `trained_length`: symbols in training (None: the recipe's); `length`: symbols in evaluation. `size`, `n_steps` as in
-    `primitives`.
+    `trained_length`: symbols in training (None: the recipe's); `length`: in evaluation. See `primitives` for the rest.
     """
 
     seeds: tuple[int, ...] = (1, 2, 3)

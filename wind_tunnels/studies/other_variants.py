@@ -17,10 +17,7 @@ from .over_seeds import CheckedStudy
 
 @dataclass(frozen=True)
 class OtherVariants(CheckedStudy):
-    """Networks (a name or a folder pattern with `*`) on their task with some `settings` (field=value) changed.
-
-    Such as beginnings that no training showed (`prefixes=held_out`), or fresh labels (`symbols=fresh`).
-    """
+    """Networks (a name or a folder pattern with `*`) on their task with some `settings` (field=value) changed."""
 
     tunnels: str = "tunnel:recurrence-gpt-neox"
     settings: tuple[str, ...] = ("prefixes=held_out",)

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 METHOD = "t over seeds of the training"
 PAIRED = f"{METHOD}, paired"
-NO_SPREAD = "all seeds give the same"
 OVER_SEEDS = "Intervals are over seeds of the training; the table has every network by itself."
 
 
@@ -115,7 +114,7 @@ def fingerprint_table(models: Iterable[tuple[str, str]]) -> Table:
 
 def scalar_over_seeds(
     found: TMean, unit: str, null: Null | str, n: int, meaning: str, *,
-    method: str = METHOD, no_spread: str = NO_SPREAD,
+    method: str = METHOD, no_spread: str = "all seeds give the same",
 ) -> Scalar:  # fmt: skip
     """A number with its interval over `n` seeds, or the reason for none: one seed, or `no_spread` between them."""
     reason = "one seed" if n == 1 else no_spread

@@ -23,7 +23,6 @@ EXCHANGED = {
     "network_share": "share of the error still missing that is missing with the final attention patterns too",
 }
 INDICES = ("dissociation_index", "dissociation_index_output", "dissociation_index_values")
-SHARE = "a share: it is read by 0 and 1"
 _SHARES = ("patterns_share", "network_share")
 _STEPS = ("frame_step", "error_step", "values_step")
 _COURSES = {"step": "steps", "kl": "bits", "frame_tv": "fraction", "value_distance": "1"}
@@ -100,5 +99,5 @@ def exchange_over_seeds(name: str, found: Sequence[Findings]) -> Scalar:
     if not np.isfinite(values).all():
         reason = "in a training no checkpoint is clearly worse than the end"
         return Scalar.undefined(reason, underpowered=True, n=len(values), n_unit="seed", meaning=EXCHANGED[name])
-    null = Null("patterns and the rest equally far", 0.0, (0.0, 0.0)) if is_lead else SHARE
+    null = Null("patterns and the rest equally far", 0.0, (0.0, 0.0)) if is_lead else "a share: it is read by 0 and 1"
     return mean_over_seeds(values, "1", null, EXCHANGED[name])

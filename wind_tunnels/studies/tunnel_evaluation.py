@@ -16,7 +16,7 @@ from interp.statistics.resampling import random_orders
 from interp.system.progress import Report
 from interp.tunnel import Sequences
 
-from ..evaluation.evaluation import figure_of, figure_scalar, figure_scalars, primary_slice, resampled
+from ..evaluation.evaluation import figure_of, figure_scalar, figure_scalars, of_slice, resampled
 from .over_seeds import CheckedStudy, fingerprint_table
 
 SYMMETRIC = ("bijection", "recall")
@@ -59,7 +59,7 @@ class TunnelEvaluation(CheckedStudy):
             horizon = origin.card["recipe"].get("horizon")
             evaluation = evaluate_sides(log_probs, sequences, evaluation_generators(self.seed)[1], horizon)
             progress(2, 3)
-            log_probs, primary = primary_slice(log_probs, sequences)
+            log_probs, primary = of_slice(log_probs, sequences)
             weights = resampled(self.n, evaluation_generators(self.seed)[1])
             scalars = figure_scalars(evaluation) | _tracking(log_probs, primary, weights)
             notes = list(evaluation.notes)

@@ -73,10 +73,7 @@ class Bijection(ShippedTask):
         return (*(replace(self, key_pool=n_keys) for n_keys in range(3, self.V)), self)
 
     def with_copied_context(self, sequences: Sequences, n_shown: int, n_copies: int) -> Sequences:
-        """The key after the first `n_shown` pairs, shown `n_copies` times; the posterior is the same.
-
-        `UsageError` without replacement, or if the sequence would be too long.
-        """
+        """The key after the first `n_shown` pairs, shown `n_copies` times; `UsageError` if that is impossible."""
         n_pairs = n_shown * n_copies
         if not self.replacement:
             return super().with_copied_context(sequences, n_shown, n_copies)

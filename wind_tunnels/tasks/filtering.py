@@ -54,14 +54,11 @@ def filter_states(
 def filter_window(
     initial: Float[np.ndarray, " state"], transition: Transition, emission: Emission, symbols: Steps, window: int
 ) -> Filtered:
-    """The beliefs of a reader of the last `window` symbols; every state must be reachable from every other.
-
-    All steps at once: `after[:, t]` takes in the symbols t − window + 1 to t, one per round.
-    """
+    """The beliefs of a reader of the last `window` symbols; every state must be reachable from every other."""
     n_steps = symbols.shape[1]
     likelihood = _likelihood(emission, symbols)
     after = np.broadcast_to(stationary(transition)[:, None], likelihood.shape)
-    for lag in reversed(range(min(window, n_steps))):
+    for lag in reversed(range(min(window, n_steps))):  # after[:, t] takes in the symbol t − lag
         before = after @ transition
         before[:, lag] = initial  # the symbol taken in is the first of the sequence
         joint = before[:, lag:] * likelihood[:, : n_steps - lag]

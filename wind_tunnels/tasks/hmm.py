@@ -31,13 +31,7 @@ Question = Literal["state", "symbol", "both"]
 
 @dataclass(frozen=True)
 class HiddenMarkovTask(ShippedTask):
-    """The base of the hidden Markov tasks: `S` states, `O` symbols, `K` observations, a uniform start.
-
-    `predict` is `state` (at every symbol: the papers), `symbol` (at every marker: the next symbol) or `both`, in two
-    named slices. Probabilities are multiples of `grid`, none below `floor`. `stay` is the share of every transition row
-    moved to the diagonal: the higher, the longer the past matters. The id of OBS is `marker`; symbols and states
-    follow.
-    """
+    """The base of the hidden Markov tasks, with the fields of `HMM`; ids of symbols and states follow `marker`."""
 
     S: int = 5
     O: int = 5  # noqa: E741 (the papers' letter)
@@ -88,14 +82,11 @@ class HiddenMarkovTask(ShippedTask):
         self, header: Int[np.ndarray, "sequence header"], states: Steps, symbols: Steps, transition: Transition,
         emission: Emission,
     ) -> Sequences:  # fmt: skip
-        """The sequences that show these symbols, with targets and exact beliefs.
-
-        Without window readers if a transition is impossible: the stationary distribution may not be unique. `evidence`
-        includes the symbol just read.
-        """
+        """The sequences that show these symbols, with targets and exact beliefs."""
         n_steps = symbols.shape[1]
         process = self.initial, transition, emission
         filtered = filter_states(*process, symbols)
+        # with impossible transitions the stationary distribution may not be unique
         windows = {w: filter_window(*process, symbols, w) for w in WINDOWS} if transition.all() else {}
         ids = self.marker + 1 + np.arange(self.O + self.S)
         shown = ids[symbols]
@@ -116,8 +107,8 @@ class HMM(HiddenMarkovTask):
     """Hidden states filtered from `K` symbols, with `S` states and `O` symbols and the parameters in the header.
 
     `predict` is `state` (at every symbol, as in the papers), `symbol` (the next one) or `both`. Probabilities are
-    multiples of `grid`, none below `floor`; `stay` is the share of each transition row moved to the diagonal. `header`
-    has one token per entry of the matrices (the papers) or one per row, which needs a coarse grid.
+    multiples of `grid`, none below `floor`; `stay` is the share of each transition row moved to the diagonal, so that
+    the past matters longer. `header` has one token per matrix entry (the papers) or per row, which needs a coarse grid.
     """
 
     header: Literal["entries", "rows"] = "entries"

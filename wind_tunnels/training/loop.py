@@ -44,10 +44,7 @@ CurvePoint = tuple[int, int, float, float]
 
 @dataclass
 class TrainingState:
-    """Everything in a training that changes from step to step.
-
-    `stage_ends` are the steps after which the curriculum moved on; `curve` has about 200 points.
-    """
+    """Everything in a training that changes; `stage_ends` are the steps after which the curriculum moved on."""
 
     model: PreTrainedModel
     optimisers: tuple[torch.optim.Optimizer, ...]

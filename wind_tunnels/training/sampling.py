@@ -109,10 +109,7 @@ def stages_of(task: Task, recipe: Recipe) -> tuple[Task, ...]:
 def share_seen(
     task: Task, recipe: Recipe, stage_ends: Sequence[int], n_steps: int, evaluated: Int[np.ndarray, "sequence pos"]
 ) -> Figure:
-    """The share of evaluated sequences that training saw, with Clopper and Pearson's interval; draws its batches again.
-
-    `stage_ends` are the steps after which the curriculum moved on.
-    """
+    """The share of evaluated sequences that training saw, by drawing its batches again; interval: Clopper-Pearson."""
     sampler, rng = BatchSampler(task, recipe), training_generator(recipe)
     wanted = [row.tobytes() for row in evaluated]
     seen, known, n = set(), {*wanted}, len(wanted)

@@ -95,10 +95,7 @@ def _read(walks: Sequence[Walk]) -> tuple[torch.Tensor, torch.Tensor]:
 
 @dataclass(frozen=True)
 class LearningCurve:
-    """Figures of one arm on the training sequence after each step, from 0; NaN once it diverged.
-
-    `fresh_loss_nats` is the loss on the other sequence after the `kept_steps`.
-    """
+    """Figures of one arm after each step, from 0; `fresh_loss_nats` after the `kept_steps`. NaN once it diverged."""
 
     loss_nats: Float[np.ndarray, "step seed"]
     entropy_nats: Float[np.ndarray, "step seed"]
