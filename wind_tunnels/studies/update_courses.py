@@ -23,7 +23,6 @@ from .over_seeds import NetworkStudy, value_and_null
 
 MATRICES = ("W_Q", "W_K", "W_V")
 _LEAST_KEPT = 4
-_SHARE = "a description: a share of each training's own movement"
 
 
 @dataclass(frozen=True)
@@ -56,7 +55,7 @@ class UpdateCourses(NetworkStudy):
             "late share of the updates of W_Q and W_K less that of W_V, mean over layers",
         ),
         **{f"late_share_{name.lower()}": (
-            "fraction", _SHARE,
+            "fraction", "a description: a share of each training's own movement",
             f"share of the relative updates of {name} that comes after the first quarter, mean over layers",
         ) for name in MATRICES},
     }  # fmt: skip
