@@ -1,6 +1,6 @@
-"""`python -m benchmarks`: measure, print the table, write results.json, and fail where a figure is missed.
+"""`python -m benchmarks`: measure, print the table, write results.json, and fail if a figure is missed.
 
-What is not asked for (`--only`, `--cpu`, `--gpu`) stays as results.json has it, with the day on which it was measured.
+Results excluded by `--only`, `--cpu` or `--gpu` stay in results.json with their date.
 """
 
 import argparse
@@ -23,7 +23,7 @@ from typing import Any
 
 import torch
 
-from benchmarks.judge import (
+from benchmarks.lines import (
     Line,
     comparison,
     failures,
@@ -51,7 +51,7 @@ Found = dict[tuple[str, str], Measured | str]
 
 @dataclass(frozen=True)
 class Place:
-    """Where the measurements run: how many at once, with how many threads each."""
+    """The device and precision of measurements, and how many run at once."""
 
     device: str = "cpu"
     dtype: str = "float32"
@@ -66,7 +66,7 @@ def run_jobs(
     place: Place,
     say: Callable[[str], None],
 ) -> Found:
-    """Every row of every work, each in a process of its own, which stays on one core."""
+    """Measure every row of every work, each in a process of its own on one core."""
     asked = [(work, method) for work in works for method in rows[work]]
 
     def one(key: tuple[str, str]) -> Measured | str:
@@ -88,7 +88,7 @@ def run_jobs(
 
 
 def run_job(job: Job) -> Measured | str:
-    """The measurement of another process, or the last line of what it died of."""
+    """The measurement of another process, or the last line of its error."""
     command = [sys.executable, "-m", "benchmarks.worker", json.dumps(asdict(job))]
     environment = os.environ | {"OMP_NUM_THREADS": str(job.threads), "HF_HUB_OFFLINE": "1"}
     done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=HERE.parent)
@@ -124,7 +124,7 @@ def _note(sizes: Mapping[str, Any]) -> str:
 
 
 def relations(found: Found, figures: Mapping[str, Any]) -> list[Line]:
-    """Ours beside others, and the growth with the length."""
+    """Comparisons with other libraries, and the growth with the length."""
     lines: list[Line] = []
 
     def get(work: str, method: str) -> Measured | None:
@@ -147,7 +147,7 @@ def relations(found: Found, figures: Mapping[str, Any]) -> list[Line]:
 
 
 def machine() -> dict[str, Any]:
-    """What was measured on, without its name."""
+    """The machine, without its name."""
     return {
         "cores": os.cpu_count(),
         "processor": platform.machine(),
@@ -167,10 +167,7 @@ def _version(package: str) -> str | None:
 
 
 def as_results(lines: Sequence[Line], found: Found, days: Mapping[str, str]) -> dict[str, Any]:
-    """What `results.json` holds: the lines of the table and every single measurement behind them.
-
-    `days` says of each work, and of `once`, when it was measured.
-    """
+    """The content of `results.json`: the lines of the table and all measurements, with the date of each work."""
     return {
         "format": FORMAT,
         "measured": dict(days),
@@ -185,7 +182,7 @@ def as_results(lines: Sequence[Line], found: Found, days: Mapping[str, str]) -> 
 
 @dataclass
 class Results:
-    """What is measured, by work and method; the lines of what happens once; and the day of each."""
+    """Measurements by work and method, the lines of `once`, and the date of each work."""
 
     found: Found
     once: list[Line]
@@ -193,7 +190,7 @@ class Results:
 
     @classmethod
     def read(cls, path: Path) -> "Results":
-        """Those of earlier runs; empty where there are none of this format."""
+        """The results of earlier runs; empty if there are none in this format."""
         results = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
         if results.get("format") != FORMAT:
             return cls({}, [], {})
@@ -205,7 +202,7 @@ class Results:
         return cls(found, once, results["measured"])
 
     def take(self, found: Found, works: Iterable[str]) -> None:
-        """Of these works nothing stays as it was."""
+        """Replace all results of these works."""
         self.days |= dict.fromkeys(works, _today())
         self.found = {key: each for key, each in self.found.items() if key[0] not in set(works)} | found
 
@@ -214,7 +211,7 @@ class Results:
         self.days["once"] = _today()
 
     def lines(self, figures: Mapping[str, Any]) -> list[Line]:
-        """The whole table, of works and rows that still have figures."""
+        """The whole table, for works and rows that still have figures."""
         gpu = figures["gpu"]
         return [
             *lines_from(self.found, figures["works"], figures["rows"]),
@@ -260,8 +257,8 @@ def _write(works: Mapping[str, Mapping[str, Any]], folder: Path, has_weights: bo
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("--gpu", action="store_true", help="only what is measured on a GPU")
-    parser.add_argument("--cpu", action="store_true", help="only what is measured on the processor")
+    parser.add_argument("--gpu", action="store_true", help="measure only on a GPU")
+    parser.add_argument("--cpu", action="store_true", help="measure only on the processor")
     parser.add_argument("--only", default="*", metavar="GLOB", help="works whose name matches, or `once`")
     parser.add_argument("--at-once", type=int, default=1, help="processes side by side, one core each")
     parser.add_argument("--out", type=Path, default=RESULTS)

@@ -10,14 +10,11 @@ from interp.system.threads import one_thread
 from interp.testing import Shape, synthetic_capture
 
 PYTHIA = Shape(n_prompts=1000, n_layers=24, n_heads=16, n_kv_heads=16, d_head=64, d_model=1024, vocab_size=1000)
-"""A vocabulary that is too wide to be kept whole, as Pythia's is; its further width reaches no probe."""
+"""The vocabulary is reduced: beyond the size that is kept whole, it affects no probe."""
 
 
 def probe_seconds(shape: Shape = PYTHIA) -> dict[str, tuple[float, float]]:
-    """Seconds on the wall and of CPU time of every probe's `analyse`, prompts and threads being those of a run.
-
-    Each capture is made before the clock starts.
-    """
+    """Wall and CPU seconds of every probe's `analyse`, with the prompts and threads of a run."""
     found = {}
     for chosen in choose_probes(["all"], {}):
         probe = chosen.probe

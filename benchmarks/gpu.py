@@ -1,4 +1,4 @@
-"""What a GPU can do at most, measured on it: the reference that a run's speed is a share of."""
+"""The measured limits of a GPU, of which the speed of a run is a share."""
 
 import time
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ _SIZE, _BYTES, _REPEATS = 8192, 1 << 30, 10
 
 @dataclass(frozen=True)
 class Limits:
-    """Operations a second of a large matrix product, and bytes a second that memory moves (read and written)."""
+    """Operations per second of a large matrix product, and bytes per second of memory (read and written)."""
 
     flops: float
     bandwidth: float
@@ -27,10 +27,10 @@ def limits(device: str, dtype: torch.dtype, size: int = _SIZE, n_bytes: int = _B
 
 
 def least_seconds(module: Any, batch: int, length: int, most: Limits) -> float:
-    """The least time of a forward pass: what arithmetic or reading the weights once would take, the longer of the two.
+    """The least time of a forward pass: of its arithmetic or of reading the weights once, whichever is longer.
 
-    Counted: products with every weight but the embeddings and the output head (of one position a prompt), and
-    attention, whose causal half alone is needed.
+    It counts products with every weight but the embeddings, the output head at one position per prompt, and the causal
+    half of attention.
     """
     config = module.config
     head, embedding = module.get_output_embeddings().weight, module.get_input_embeddings().weight
@@ -44,7 +44,7 @@ def least_seconds(module: Any, batch: int, length: int, most: Limits) -> float:
 
 
 def _seconds(work: Any, device: str) -> float:
-    """Of one repeat, after a first that is not counted."""
+    """Mean time of a repeat, after a first one."""
     work()
     _wait(device)
     began = time.perf_counter()

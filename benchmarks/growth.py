@@ -1,8 +1,8 @@
-"""How the cost of each observational probe grows with the size of its work: `python -m benchmarks.growth`.
+"""How the cost of each observational probe grows with the size of its input: `python -m benchmarks.growth`.
 
-The analysis is timed on captures of noise, one size doubled at a time while the others stay; the reading on a small
-model with random weights, for its length. CPU seconds on one thread, the least of the repeats. The exponent is the
-slope of log seconds over log size: 1 is linear, 2 is the square. A small one may also mean that fixed costs prevail.
+The analysis is timed on captures of noise, doubling one size at a time; the reading on a small model with random
+weights, for its length. Times are the least CPU seconds of the repeats on one thread. The exponent is the slope of log
+seconds over log size: 1 is linear, 2 quadratic; a small one may mean that fixed costs prevail.
 """
 
 import json
@@ -31,7 +31,7 @@ from interp.system.threads import one_thread
 from interp.testing import Shape, synthetic_capture
 
 REPEATS = 3
-"""Of a piece of work that takes less than a second; a longer one is timed once."""
+"""Repeats of work that takes less than a second; longer work is timed once."""
 
 D_HEAD = 32
 BASE = Shape(n_prompts=500, n_layers=6, n_heads=8, n_kv_heads=8, d_head=D_HEAD, d_model=256, vocab_size=1000)
@@ -42,10 +42,10 @@ SIZES: Mapping[str, Sequence[int]] = {
     "width": (64, 128, 256, 512),
     "length": (64, 128, 256, 512, 1024),
 }
-"""Of each kind of size, those that are timed. Heads are 32 wide, so that a wider model has more of them."""
+"""The sizes that are timed. Heads are 32 wide, so a wider model has more of them."""
 
 N_READ = 8
-"""Prompts of a reading."""
+"""Prompts in a reading."""
 
 MODEL = ModelShape(
     "gpt_neox",
@@ -58,7 +58,7 @@ MODEL = ModelShape(
 
 @dataclass(frozen=True)
 class Growth:
-    """CPU seconds of one piece of work at each size, and the exponent fitted to them."""
+    """CPU seconds of some work at each size, and the fitted exponent."""
 
     work: str
     size: str
@@ -78,7 +78,7 @@ def shape_of(size: str, n: int) -> Shape:
 
 
 def analysing(probe: Probe, shape: Shape) -> Callable[[], object]:
-    """The probe's analysis of a capture of this shape, drawn as a run draws its prompts."""
+    """A function that runs the probe's analysis on a capture of this shape, subsampled as in a run."""
     drawn, _ = draw(synthetic_capture(probe.needs, shape), RunOptions.per_quintile)
     return lambda: probe.analyse(drawn, {})
 
@@ -89,7 +89,7 @@ def analysis_growth(probe: Probe, size: str, sizes: Iterable[int]) -> Growth:
 
 
 def reading_growth(probes: Sequence[Probe], lengths: Sequence[int], folder: Path) -> list[Growth]:
-    """The bare pass, and each probe's needs read from as many tokens."""
+    """Growth of the bare pass, and of reading what each probe requests, with the length."""
     module = load_plain(write_model(MODEL, folder), "cpu", "float32")
     model, bare = load(shared_copy(module), check=False), METHODS["floor"].prepare(module, folder)
     generator = torch.Generator().manual_seed(0)

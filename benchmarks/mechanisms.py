@@ -1,11 +1,11 @@
-"""Methods scored on programs whose mechanism is known: idle heads, depths, directions, false discoveries, time.
+"""Methods scored on programs with a known mechanism: idle heads, depths, directions, false discoveries, time.
 
-    python -m benchmarks.mechanisms                       # what is not measured yet, then the table
+    python -m benchmarks.mechanisms                       # missing measurements, then the table
     python -m benchmarks.mechanisms --programs chain,hist # in several processes, side by side
     python -m benchmarks.mechanisms --table               # the table alone
 
-Scores are kept line by line in `mechanisms.jsonl`; what stands there is not measured again. A line is a method on a
-program under a condition: for every question what was right (or called), out of how many, and CPU seconds.
+Scores are kept in `mechanisms.jsonl` and not measured again. A line is a method on a program under a condition: for
+every question how many were right (or significant), out of how many, and CPU seconds.
 """
 
 import argparse
@@ -36,7 +36,7 @@ QUESTIONS = {
     "active": "active called",
 }  # fmt: skip
 ANSWERS_RIGHT = 0.9
-"""Share of answers that a program under noise must still give right; below it the mechanism is not the card's."""
+"""Share of right answers below which a program under noise no longer has the mechanism of its card."""
 N_VARIABLES, N_DIRECTIONS = 2, 2
 
 Score = Mapping[str, Any]
@@ -55,7 +55,7 @@ def noise_of(program: str, condition: str, seed: int) -> Any:
 
 
 def scores_of(case: Any, method: Any, has_directions: bool) -> Iterator[tuple[str, float, int, float]]:
-    """Question, how much was right (or called), out of how many, CPU seconds."""
+    """Question, how many were right (or significant), out of how many, CPU seconds."""
     mechanism = case.model.mechanism
     card = mechanism.card
     rng = np.random.default_rng([case.noise.seed, 13])
@@ -85,7 +85,7 @@ def scores_of(case: Any, method: Any, has_directions: bool) -> Iterator[tuple[st
 
 
 def labelled_directions(case: Any, rng: np.random.Generator) -> dict[str, list[tuple[int, int]]]:
-    """Labels of the card with a depth: what nothing reads there, and what is read and whose swap moves answers."""
+    """Labels of the card with a depth: inert ones, which nothing reads there, and those whose swap moves answers."""
     mechanism = case.model.mechanism
     owner = {label: name for name, mine in mechanism.directions.items() for label in _labels_of(mechanism, name)}
     inert, active = [], []
@@ -105,7 +105,7 @@ def labelled_directions(case: Any, rng: np.random.Generator) -> dict[str, list[t
 
 
 def measure(programs: Sequence[str], seed: int, path: Path = SCORES) -> None:
-    """Measure what `path` does not hold yet, a line a score."""
+    """Measure what `path` lacks, one line per score."""
     os.environ["TQDM_DISABLE"] = "1"
     from .mechanism_methods.case import Case
 
@@ -133,7 +133,7 @@ def read_scores(path: Path = SCORES) -> list[Score]:
 
 
 def table(scores: Sequence[Score]) -> str:
-    """Markdown: a row for every condition and method, means over programs with 95 % bootstrap intervals over them."""
+    """A Markdown table by condition and method: means over programs with 95 % bootstrap intervals."""
     lines = [f"| Programs | Method | {' | '.join(QUESTIONS.values())} | CPU s |", "|---|---|" + "---:|" * 6]
     for condition in CONDITIONS:
         kept = [s for s in scores if s["condition"] == condition and "scores" in s]
@@ -150,7 +150,7 @@ def table(scores: Sequence[Score]) -> str:
 
 
 def _share(scores: Sequence[Mapping[str, Sequence[float]]], question: str) -> float:
-    """Right, or called, of all that was asked about one program, over its seeds."""
+    """The share that was right, or significant, for one program over its seeds."""
     mine = [s[question] for s in scores if question in s]
     return sum(right for right, _, _ in mine) / sum(n for _, n, _ in mine) if mine else np.nan
 

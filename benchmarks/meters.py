@@ -1,4 +1,4 @@
-"""Time and peak memory of a stretch of work, on a processor or on a GPU."""
+"""Time and peak memory of some work, on a processor or on a GPU."""
 
 import ctypes
 import gc
@@ -16,7 +16,7 @@ MIB = 2**20
 
 @runtime_checkable
 class Meter(Protocol):
-    """`settle` frees what nobody uses; between `start` and `stop` a stretch is measured: (seconds, peak bytes)."""
+    """`settle` frees unused memory; `stop` returns seconds and peak bytes since `start`."""
 
     unit: str
 
@@ -28,7 +28,7 @@ class Meter(Protocol):
 
 
 class ProcessorMeter:
-    """Seconds of CPU time of all threads of this process, and the most memory that was resident (Linux)."""
+    """CPU seconds of all threads of this process, and peak resident memory (Linux)."""
 
     unit = "s CPU"
 
@@ -39,7 +39,7 @@ class ProcessorMeter:
         return _status("VmRSS")
 
     def start(self) -> None:
-        Path("/proc/self/clear_refs").write_text("5", encoding="utf-8")  # the peak starts again at what is resident now
+        Path("/proc/self/clear_refs").write_text("5", encoding="utf-8")  # reset the peak
         self._began = time.process_time()
 
     def stop(self) -> tuple[float, int]:
@@ -47,7 +47,7 @@ class ProcessorMeter:
 
 
 class GPUMeter:
-    """Seconds until the GPU has done what it was given, and the most memory that PyTorch had allocated there."""
+    """Seconds until the GPU is done, and the peak memory that PyTorch allocated."""
 
     unit = "s"
 
@@ -71,21 +71,18 @@ def meter_for(device: str) -> Meter:
 
 
 def own_cores() -> list[int]:
-    """The cores that this process may use; empty where the system does not say."""
+    """The cores that this process may use; empty if unknown."""
     return sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
 
 
 def stay_on(cores: Sequence[int]) -> None:
-    """Keep this thread, and processes it starts, on these cores; nothing for none.
-
-    Cores differ in speed, by what else their machine does: what is compared has to run on the same one.
-    """
+    """Keep this thread, and processes it starts, on these cores, if any: cores differ in speed."""
     if cores:
         os.sched_setaffinity(0, cores)
 
 
 def _status(field: str) -> int:
-    """Bytes, from what the kernel says of this process."""
+    """A field of /proc/self/status in bytes."""
     for line in Path("/proc/self/status").read_text(encoding="utf-8").splitlines():
         name, _, value = line.partition(":")
         if name == field:

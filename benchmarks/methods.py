@@ -1,7 +1,7 @@
-"""The ways of reading a model that are compared. All but ours read the same, and reduce it as early as they can:
+"""The compared methods of reading a model. All but ours read the same and reduce it as early as they can:
 
 values of every layer at the last position, and the entropy of every attention row, averaged within each prompt.
-Ours is measured on that alone too, and on everything that the observational probes of a run ask for.
+Ours is measured on that alone too, and on everything that the observational probes of a run request.
 """
 
 import importlib.util
@@ -27,14 +27,13 @@ from interp.running.choose_probes import choose_probes
 EVERYWHERE = Need("pattern_entropy", PromptMean(), at="all")
 VALUES = Need("v")
 
-
 _NEW: Any = list
 """Inside a trace of nnsight lists have `save`."""
 
 
 @dataclass
 class Reading:
-    """What was read of a batch, or of all: the layers in front, prompts second; logits of the last position."""
+    """What was read from one or all batches, `[layer, prompt, ...]`, and logits of the last position."""
 
     values: torch.Tensor | None = None
     entropy: torch.Tensor | None = None
@@ -42,8 +41,8 @@ class Reading:
 
 
 @dataclass
-class _Heard:
-    """What hooks have heard of a pass, layer by layer."""
+class _Captured:
+    """What hooks captured in a forward pass, layer by layer."""
 
     values: list[torch.Tensor] = field(default_factory=list)
     entropy: list[torch.Tensor] = field(default_factory=list)
@@ -51,18 +50,18 @@ class _Heard:
 
 After = Callable[[], None]
 Run = Callable[[Sequence[torch.Tensor], After], list[Reading]]
-"""Reads batches of token ids `[prompt, pos]`, one after the other, and calls back after each."""
+"""Reads batches of token ids `[prompt, pos]` and calls back after each."""
 
 
 @dataclass(frozen=True)
 class Method:
-    """`prepare(module, folder)` may change the module, which is its own; `package` is what has to be installed."""
+    """`prepare(module, folder)` may change the module; `package` has to be installed."""
 
     label: str
     prepare: Callable[[Any, Path], Run]
     package: str | None = None
     side: str | None = None
-    """A folder of `site-packages` kind beside the environment's own, for what needs other versions."""
+    """A folder of packages in the environment, for those that need other versions."""
 
     @property
     def is_installed(self) -> bool:
@@ -71,13 +70,13 @@ class Method:
         return self.package is None or importlib.util.find_spec(self.package) is not None
 
     def ready(self) -> None:
-        """Let the packages of the side folder come first; once, at the start of a process."""
+        """Put the side folder first in the path; once, at the start of a process."""
         if self.side is not None:
             sys.path.insert(0, str(Path(sys.prefix) / self.side))
 
 
 def batchwise(read: Callable[[torch.Tensor], Reading]) -> Run:
-    """A way of reading that knows one batch at a time."""
+    """A method that reads one batch at a time."""
 
     def run(batches: Sequence[torch.Tensor], after: After) -> list[Reading]:
         found = []
@@ -90,7 +89,7 @@ def batchwise(read: Callable[[torch.Tensor], Reading]) -> Run:
 
 
 def floor(module: Any, folder: Path) -> Run:
-    """The plain forward pass with logits of the last position: what nobody can do without."""
+    """The plain forward pass with logits of the last position."""
 
     def read(ids: torch.Tensor) -> Reading:
         return Reading(logits=module(input_ids=ids, use_cache=False, logits_to_keep=1).logits[:, -1])
@@ -99,7 +98,7 @@ def floor(module: Any, folder: Path) -> Run:
 
 
 def needs_of_a_run(positions: str) -> tuple[Need, ...]:
-    """What one pass reads for all observational probes that share the prompts of a run."""
+    """The activations requested by all observational probes that share the prompts of a run."""
     chosen = choose_probes(["all"], {"attention_entropy": {"positions": positions}})
     return tuple(dict.fromkeys(need for c in chosen if c.probe.own_prompts is None for need in c.probe.needs))
 
@@ -128,38 +127,37 @@ def ours(needs_of: Callable[[], tuple[Need, ...]]) -> Callable[[Any, Path], Run]
 def eager_hooks(module: Any, folder: Path) -> Run:
     """Plain forward hooks, with the attention rows that eager attention returns."""
     module.set_attn_implementation("eager")
-    heard = _Heard()
+    captured = _Captured()
     for attention in family_of(module.config).attention_modules(module):
-        attention.register_forward_hook(lambda m, args, out: heard.entropy.append(mean_entropy(out[1])))
-    _hook_values(module, heard)
+        attention.register_forward_hook(lambda m, args, out: captured.entropy.append(mean_entropy(out[1])))
+    _hook_values(module, captured)
 
     def read(ids: torch.Tensor) -> Reading:
-        heard.values, heard.entropy = [], []
+        captured.values, captured.entropy = [], []
         logits = module(input_ids=ids, use_cache=False, logits_to_keep=1).logits[:, -1]
-        return _stacked(heard.values, heard.entropy, logits)
+        return _stacked(captured.values, captured.entropy, logits)
 
     return batchwise(read)
 
 
 def output_attentions(module: Any, folder: Path) -> Run:
-    """`output_attentions=True`: all patterns are returned after the pass."""
+    """`output_attentions=True`, which returns all patterns after the pass."""
     module.set_attn_implementation("eager")
-    heard = _Heard()
-    _hook_values(module, heard)
+    captured = _Captured()
+    _hook_values(module, captured)
 
     def read(ids: torch.Tensor) -> Reading:
-        heard.values = []
+        captured.values = []
         out = module(input_ids=ids, use_cache=False, logits_to_keep=1, output_attentions=True)
-        return _stacked(heard.values, [mean_entropy(w) for w in out.attentions], out.logits[:, -1])
+        return _stacked(captured.values, [mean_entropy(w) for w in out.attentions], out.logits[:, -1])
 
     return batchwise(read)
 
 
 def transformer_lens(is_filtered: bool, **options: Any) -> Callable[[Any, Path], Run]:
-    """`run_with_cache`, of the names that are read or of all.
+    """`run_with_cache`, for the names that are read or for all.
 
-    Without further `options`, which the model's own forward pass takes, it is the call of its documentation, which
-    computes logits at every position.
+    Without `options` for the forward pass it is the documented call, which computes logits at every position.
     """
 
     def prepare(module: Any, folder: Path) -> Run:
@@ -186,7 +184,7 @@ def transformer_lens(is_filtered: bool, **options: Any) -> Callable[[Any, Path],
 
 
 def nnsight(module: Any, folder: Path) -> Run:
-    """An nnsight trace that reduces inside it."""
+    """An nnsight trace with the reduction inside."""
     from nnsight import LanguageModel
     from transformers import AutoTokenizer
 
@@ -223,7 +221,7 @@ def nnterp(module: Any, folder: Path) -> Run:
         warnings.simplefilter("ignore")
         traced: Any = StandardizedTransformer(str(folder), enable_attention_probs=True, device_map=device, dtype=dtype)
     is_fused = config.model_type == "gpt_neox"
-    # The accessor rewrites a layer's code when first used, which is too late once that layer has begun to run.
+    # the accessor rewrites a layer's code at first use, which must be before that layer runs
     with traced.trace(torch.ones(1, 2, dtype=torch.long)):
         for n in range(config.num_hidden_layers):
             traced.attention_probabilities[n].sum()
@@ -248,7 +246,7 @@ def mean_entropy(weights: torch.Tensor) -> torch.Tensor:
 
 
 def values_in(projected: torch.Tensor, config: Any) -> torch.Tensor:
-    """Values `[prompt, kv_head, d_head]` in what the (fused) projection gave at one position."""
+    """Values `[prompt, kv_head, d_head]` from the output of the (fused) projection at one position."""
     if config.model_type != "gpt_neox":
         return by_head(projected, config)
     return projected.unflatten(-1, (config.num_attention_heads, 3, -1))[:, :, 2].clone()
@@ -258,10 +256,12 @@ def by_head(values: torch.Tensor, config: Any) -> torch.Tensor:
     return values.unflatten(-1, (family_of(config).head_shape(config).n_kv_heads, -1)).clone()
 
 
-def _hook_values(module: Any, heard: _Heard) -> None:
+def _hook_values(module: Any, captured: _Captured) -> None:
     for attention in family_of(module.config).attention_modules(module):
         projection: Any = getattr(attention, "query_key_value", None) or getattr(attention, "v_proj")  # noqa: B009
-        projection.register_forward_hook(lambda m, args, out: heard.values.append(values_in(out[:, -1], module.config)))
+        projection.register_forward_hook(
+            lambda m, args, out: captured.values.append(values_in(out[:, -1], module.config))
+        )
 
 
 def _stacked(values: Any, entropy: Any, logits: torch.Tensor) -> Reading:

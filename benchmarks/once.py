@@ -1,4 +1,4 @@
-"""What happens once a run: loading, starting, the shipped model's run, the analysis of a capture and how it grows."""
+"""Costs that occur once per run: loading, starting, the shipped model's run, and the analysis with its growth."""
 
 import json
 import os
@@ -12,13 +12,13 @@ from dataclasses import replace
 from pathlib import Path
 from statistics import median
 
-from benchmarks.judge import Line, missing
+from benchmarks.lines import Line, missing
 from benchmarks.meters import own_cores, stay_on
 
 REPEATS = 3
 
 ONCE = ("loading", "start", "run", "analysis", "growth")
-"""What the first column of these lines says."""
+"""The first column of these lines."""
 
 _IMPORT = """
 import json, sys, time
@@ -33,7 +33,7 @@ from transformers import AutoModelForCausalLM, GPTNeoXForCausalLM
 print("imported")
 """
 
-# Weights may be mapped from the file and read when they are first used: a short pass makes both read all of them.
+# weights may be mapped from the file, so a short pass makes both variants read all of them
 _LOADING = """
 import json, resource, sys, time, torch
 from benchmarks.meters import ProcessorMeter
@@ -56,7 +56,7 @@ print(json.dumps([seconds, (peak - base) / weights]))
 
 
 def all_lines(folder: Path, figures: Mapping[str, float]) -> Iterator[Line]:
-    """Every line of the table that is no ratio to the floor; `folder` holds a model with weights."""
+    """Every line of the table without a floor; `folder` holds a model with weights."""
     parts = {
         "loading": lambda: loading(folder),
         "start": starting,
@@ -67,17 +67,14 @@ def all_lines(folder: Path, figures: Mapping[str, float]) -> Iterator[Line]:
     for name, part in parts.items():
         try:
             lines = part()
-        except RuntimeError as error:  # a process that died takes its own lines with it, and no others
+        except RuntimeError as error:  # a process that died
             lines = [replace(missing(name, "all lines", str(error).splitlines()[-1]), figure=0.0)]
         for line in lines:
             yield replace(line, figure=figures.get(line.what, line.figure))
 
 
 def loading(folder: Path) -> list[Line]:
-    """`interp.load` beside `from_pretrained`, in turn, each in a process of its own on the same core; CPU time.
-
-    With the self-check once alone: its time has no figure.
-    """
+    """CPU time of `interp.load` and `from_pretrained`, alternating, each in a process of its own on one core."""
     repeats = {"plain": REPEATS, "unchecked": REPEATS, "checked": 1}
     found: dict[str, list[list[float]]] = {how: [] for how in repeats}
     cores = own_cores()
@@ -115,9 +112,9 @@ def starting() -> list[Line]:
 
 
 def shipped_run() -> list[Line]:
-    """`interp run` on the shipped model with its page, as `make demo` does; by the clock on the wall.
+    """Wall time of `interp run` on the shipped model with its page, as in `make demo`.
 
-    In turn with the import of torch and of the model's class in transformers, which no run can do without.
+    It alternates with importing torch and the model's class of transformers, which every run needs.
     """
 
     def once() -> tuple[float, float]:
@@ -138,7 +135,7 @@ def shipped_run() -> list[Line]:
 
 
 def analysis() -> list[Line]:
-    """All observational probes on a capture of Pythia-410M's shape, one after another; by the clock on the wall."""
+    """Wall time of all observational probes on a capture of Pythia-410M's shape."""
     command = [sys.executable, "-m", "benchmarks.analysis"]
     probes = json.loads(_checked(subprocess.run(command, capture_output=True, text=True)))["probes"]
     wall, cpu = (sum(each) for each in zip(*probes.values(), strict=True))
@@ -148,7 +145,7 @@ def analysis() -> list[Line]:
 
 
 def growing() -> list[Line]:
-    """The exponent of each probe's cost in each size of its work, with the seconds at the largest."""
+    """The exponent of each probe's cost in each size, with the seconds at the largest."""
     command = [sys.executable, "-m", "benchmarks.growth"]
     lines = []
     for each in json.loads(_checked(subprocess.run(command, capture_output=True, text=True)).splitlines()[-1]):
@@ -165,7 +162,7 @@ def _interp(*arguments: str) -> Callable[[], object]:
 
 
 def _timed(work: Callable[[], object]) -> tuple[float, float]:
-    """Seconds of CPU time of the child processes, and on the wall."""
+    """CPU seconds of the child processes, and wall seconds."""
     before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
     work()
     after, wall = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter() - began

@@ -1,4 +1,4 @@
-"""The shapes that are measured, with random weights: speed does not ask what the numbers are."""
+"""The measured model shapes, with random weights."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ _BLOCK = 1 << 20
 
 @dataclass(frozen=True)
 class Shape:
-    """A model's configuration, and in words what it stands for."""
+    """A model's configuration and a note."""
 
     family: str
     sizes: Mapping[str, Any]
@@ -60,9 +60,9 @@ SHAPES: Mapping[str, Shape] = {
 
 
 def write_model(shape: Shape, folder: Path, *, has_weights: bool = True, scale: float = 0.02) -> Path:
-    """A folder as `from_pretrained` reads it: configuration, a tokenizer of one word and, if wanted, random weights.
+    """A folder for `from_pretrained`: configuration, a tokenizer of one word and, if `has_weights`, random weights.
 
-    `scale` is the standard deviation of the weights. Without weights a reader makes its own from the configuration.
+    `scale` is the standard deviation of the weights.
     """
     config = shape.config()
     with torch.device("meta"):
@@ -78,7 +78,7 @@ def write_model(shape: Shape, folder: Path, *, has_weights: bool = True, scale: 
 
 
 def _filled(name: str, size: torch.Size, noise: torch.Tensor) -> torch.Tensor:
-    """The same noise again and again, from another start for every tensor: 400 million draws would take minutes."""
+    """The same noise, shifted for every tensor: 400 million draws would take minutes."""
     if "norm" in name:
         return torch.full(size, float(name.endswith("weight")))
     n = size.numel()

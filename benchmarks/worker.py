@@ -1,7 +1,7 @@
-"""One measurement, in a process of its own: `python -m benchmarks.worker JOB`, answered by one line of JSON.
+"""One measurement, in a process of its own: `python -m benchmarks.worker JOB` prints one line of JSON.
 
-The bare pass and what is measured take turns, a batch each, on the same weights: whatever slows the machine for a
-while slows both. On a processor the bare pass runs in a forked process, whose memory no library has set up.
+The bare pass and the measured method alternate batch by batch on the same weights, so that load on the machine affects
+both. On a processor the bare pass runs in a forked process, whose memory no library has set up.
 """
 
 import copy
@@ -30,7 +30,7 @@ from interp.loading.quiet_libraries import quiet_libraries
 class Job:
     """`n_batches` batches of `batch` prompts of `length` tokens, through the model in `folder`.
 
-    `with_limits` also measures what the device could do at most.
+    `with_limits` also measures the limits of the device.
     """
 
     folder: str
@@ -46,7 +46,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Measured:
-    """Seconds of every batch beside those of the bare pass around it; bytes over the loaded model."""
+    """Seconds of every batch and of the bare pass around it; bytes over the loaded model."""
 
     seconds: tuple[float, ...]
     floor_seconds: tuple[float, ...]
@@ -54,7 +54,7 @@ class Measured:
     floor_bytes: int
     unit: str
     least_seconds: float | None = None
-    """The least time of a batch that arithmetic and memory allow (`benchmarks.gpu`), where that was asked for."""
+    """The least time of a batch (`benchmarks.gpu`), if measured."""
 
     @classmethod
     def of(cls, fields: Mapping[str, Any]) -> "Measured":
@@ -63,7 +63,7 @@ class Measured:
 
     @property
     def in_words(self) -> str:
-        """For the log, so that what was measured survives a table that is never reached."""
+        """For the log."""
         times = median(a / b for a, b in zip(self.seconds, self.floor_seconds, strict=True))
         return f"{times:.3f} times the floor, {(self.bytes - self.floor_bytes) / 2**20:.0f} MiB over it"
 
@@ -104,7 +104,7 @@ class Turns:
 def bare_pass(
     module: Any, folder: Path, job: Job, warming: Sequence[torch.Tensor]
 ) -> Callable[[torch.Tensor], Stretch]:
-    """Seconds of the plain pass of a batch, and its peak over the loaded model."""
+    """A function that returns seconds and peak memory, over the loaded model, of the plain pass of a batch."""
     torch.set_num_threads(job.threads)
     run, meter = METHODS["floor"].prepare(module, folder), meter_for(job.device)
     run(warming, lambda: None)
@@ -121,7 +121,7 @@ def bare_pass(
 
 @contextmanager
 def forked(make: Callable[[], Callable[[Any], Any]]) -> Iterator[Callable[[Any], Any]]:
-    """What `make` makes in a process that is forked here and ends with the block; this one waits for its answers."""
+    """The function that `make` returns, run in a forked process that ends with the block."""
     fork = multiprocessing.get_context("fork")
     ours, theirs = fork.Pipe()
 
@@ -147,8 +147,8 @@ def forked(make: Callable[[], Callable[[Any], Any]]) -> Iterator[Callable[[Any],
 
 
 def measure(job: Job) -> Measured:
-    """Raises where the method cannot read the model; a method that calls back too seldom is an error too."""
-    torch.set_num_threads(1)  # a process that has had several cannot be forked
+    """Measure a job; raises if the method cannot read the model or calls back too seldom."""
+    torch.set_num_threads(1)  # a process with several threads cannot be forked
     method, folder = METHODS[job.method], Path(job.folder)
     method.ready()
     with quiet_libraries(), torch.inference_mode():
@@ -170,12 +170,12 @@ def measure(job: Job) -> Measured:
 
 
 def load_plain(folder: Path, device: str, dtype: str) -> Any:
-    """The transformers model of the folder; with weights of its own where the folder has none."""
+    """The transformers model of the folder, with random weights if it has none."""
     kind = getattr(torch, dtype)
     if (folder / "model.safetensors").exists():
         module: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=kind, attn_implementation="sdpa")
         module = module.to(device)
-        for weight in module.parameters():  # pages mapped from a file come and go, and would count as memory used
+        for weight in module.parameters():  # pages mapped from a file would count as memory used
             weight.data = weight.data.clone()
     else:
         with torch.device(device):
@@ -185,7 +185,7 @@ def load_plain(folder: Path, device: str, dtype: str) -> Any:
 
 
 def shared_copy(module: Any) -> Any:
-    """Another module with the same weights in memory: a library may wrap it and the bare pass stays bare."""
+    """Another module with the same weights in memory, which a library may wrap."""
     tensors = itertools.chain(module.parameters(), module.buffers())
     return copy.deepcopy(module, {id(tensor): tensor for tensor in tensors})
 

@@ -1,8 +1,4 @@
-"""The wind tunnels: tasks with an exact posterior, networks trained on them, and how close they come.
-
-Found by name through the entry points `interp.tunnels`; in Python `from interp.wind_tunnels import Bijection`. The
-command `interp tunnel` trains, evaluates, sweeps and rebuilds.
-"""
+"""Wind tunnels: tasks with an exact posterior, and networks trained on them (`interp tunnel`)."""
 
 import lazy_loader
 

@@ -1,4 +1,4 @@
-"""Refusal, in words, of fields that make no sense: before anything is drawn, let alone trained."""
+"""Validation of dataclass fields, with messages that say what to do."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping
@@ -7,11 +7,10 @@ from typing import Any, ClassVar, Literal, get_args, get_origin, get_type_hints
 from interp.errors import UnknownName, UsageError
 
 Rule = tuple[Callable[[Any], bool], str]
-"""What a field has to be, and the words for it behind its name."""
-
+"""The condition of a field, and its description after the name of the field."""
 
 Conflict = tuple[bool, str, str]
-"""Whether fields make no sense together; what is found then, and what to do."""
+"""Whether fields conflict, what was found, and what to do."""
 
 
 def _is_number(x: Any) -> bool:
@@ -19,12 +18,8 @@ def _is_number(x: Any) -> bool:
 
 
 def up_to(most: float) -> Rule:
-    """Above 0, and no more than this."""
+    """Above 0 and at most this."""
     return lambda x: _is_number(x) and 0 < x <= most, f"is a number above 0 and at most {most:g}"
-
-
-def _at_least(bound: int) -> Rule:
-    return lambda x: type(x) is int and x >= bound, f"is a whole number, {bound} or more"
 
 
 POSITIVE: Rule = (lambda x: _is_number(x) and 0 < x < math.inf, "is a number above 0")
@@ -34,32 +29,33 @@ DISTINCT: Rule = (lambda x: 0 < len(x) == len(set(x)), "names one or more, each 
 
 
 class Checked:
-    """A dataclass that refuses what its fields may not be: declared here, unless a field is left out (None).
+    """A dataclass whose fields are validated, except those left out (None).
 
-    `rules` are by the name of a field: a number is the least size, which is a whole number. Fields annotated as a
-    `Literal` hold one of its words (an unknown one lists the nearest), those of `bool` one.
+    `rules` by field: a condition, or the least value of a whole number. `Literal` and `bool` fields follow their hints.
     """
 
     rules: ClassVar[Mapping[str, int | Rule]] = {}
 
     @property
     def asked(self) -> str:
-        """What the fields are of."""
+        """What the fields describe, for messages."""
         raise NotImplementedError
 
     def conflicts(self) -> Iterator[Conflict]:
-        """Combinations of fields that do not fit together; the first that holds is a `UsageError`."""
+        """Combinations of fields that do not fit; the first that is true raises `UsageError`."""
         yield from ()
 
     def refusal(self, found: str, fix: str) -> UsageError:
-        """Of fields that make no sense together."""
+        """The `UsageError` for invalid fields."""
         return UsageError(asked=self.asked, found=found, fix=fix)
 
     def __post_init__(self) -> None:
         left_out = {name for name, each in vars(self).items() if each is None and getattr(type(self), name) is None}
         given = {name: each for name, each in vars(self).items() if name not in left_out}
         for name, rule in self.rules.items():
-            is_right, words = _at_least(rule) if isinstance(rule, int) else rule
+            if isinstance(rule, int):
+                rule = lambda x, least=rule: type(x) is int and x >= least, f"is a whole number, {rule} or more"
+            is_right, words = rule
             if name in given and not is_right(given[name]):
                 raise self.refusal(f"{name} = {given[name]!r}", f"{name} {words}.")
         hints = get_type_hints(type(self))

@@ -1,10 +1,10 @@
 """Causal Abstraction Error (arXiv 2607.00267, its authors' package): how far a high-level model is from commuting.
 
-The high-level model is sequence -> variable -> answer, at the last position. The error (CAE down, exact match)
-judges an abstraction that it is given, so it chooses: among what class means, a logistic regression and random
-directions span, the one of least error; and the first depth at which class means have come at least half the way
-from the largest error to the least. A head is used, and a direction matters, where declaring it inert raises the
-error by 1.96 of the package's standard errors: the package overwrites it with Gaussian noise of deviation 1.
+The high-level model is sequence -> variable -> answer, at the last position. The error (CAE down, exact match) scores a
+given abstraction, so directions are those of least error among class means, a logistic regression and random ones, and
+the depth is the first at which class means come at least half the way from the largest error to the least. A head is
+used, and a direction matters, if declaring it inert raises the error by 1.96 of the package's standard errors: the
+package overwrites it with Gaussian noise of deviation 1.
 """
 
 import logging
@@ -34,12 +34,10 @@ from .case import Case, first_above_half, orthonormal
 
 N_SAMPLES, BATCH = 600, 60
 Overwrite = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
-"""What a module is given, and the coordinates `[sequence, k]` to be written at the last position."""
+"""Maps the input of a module and the coordinates `[sequence, k]` for the last position to its new input."""
 
 
 class ByAbstractionError:
-    name = "CAE"
-
     def used_heads(self, case: Case) -> set[tuple[int, int]]:
         size = case.model.info.d_head
 
@@ -72,7 +70,7 @@ class ByAbstractionError:
 
 
 class _Program(LowLevelModel):
-    """The program as the package's low-level model: a sequence by its number, and what is overwritten inside."""
+    """The program as the package's low-level model: a sequence by its number, and overwritten coordinates."""
 
     def __init__(self, case: Case, module: torch.nn.Module, overwrite: Overwrite) -> None:
         self.case, self.module, self.overwrite = case, module, overwrite
@@ -96,7 +94,7 @@ class _Program(LowLevelModel):
 
 
 class _Values(ValueMap):
-    """Numbers stand for themselves; a value of the variable for the mean of its coordinates."""
+    """Numbers map to themselves; a value of the variable to the mean of its coordinates."""
 
     def __init__(self, cells: CoarseGrainingMap, centres: Float[np.ndarray, "value axis"] | None) -> None:
         super().__init__(cells, {})
@@ -110,7 +108,7 @@ class _Values(ValueMap):
 
 
 def _error(case: Case, variable: str, depth: int, frame: Float[np.ndarray, "axis d_model"]) -> float:
-    """CAE of the variable's lying along these directions."""
+    """CAE of the abstraction with the variable along these directions."""
     if not len(frame):
         return 1.0
     values, own = np.unique(case.labels(variable)[:, -1], return_inverse=True)
@@ -129,7 +127,7 @@ def _error(case: Case, variable: str, depth: int, frame: Float[np.ndarray, "axis
 
 
 def _leaks(case: Case, module: torch.nn.Module, overwrite: Overwrite, size: int) -> bool:
-    """Whether noise in what is declared inert raises the error."""
+    """Whether noise in declared inert coordinates raises the error."""
     answers = case.answers[:, -1]
     high = _high_level(len(answers))
     high.add_variable("answer", lambda sequence: int(answers[int(sequence)]), ["sequence"])
@@ -150,7 +148,7 @@ def _high_level(n: int) -> CausalGraph:
 def _scores(
     case: Case, high: CausalGraph, low: LowLevelModel, values: ValueMap, domain: list[str]
 ) -> dict[str, tuple[float, float]]:
-    """Error and standard error, without and with a test of what is declared inert (where anything is)."""
+    """Error and standard error, without and with a test of the declared inert coordinates, if any."""
     config = EvaluationConfig(
         metric="hard", seed=case.noise.seed, phi_noise_std=1.0, phi_selection_prob=1.0, logging_level=logging.ERROR
     )

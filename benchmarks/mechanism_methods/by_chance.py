@@ -7,8 +7,6 @@ from .case import Case, orthonormal
 
 
 class ByChance:
-    name = "chance"
-
     def used_heads(self, case: Case) -> set[tuple[int, int]]:
         return set(case.heads)
 

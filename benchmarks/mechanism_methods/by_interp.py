@@ -1,9 +1,9 @@
-"""interp: the probes `heads` and `belief`, and swaps beside random directions.
+"""interp: the probes `heads` and `belief`, and swaps compared with random directions.
 
-A head is used where removing it raises the error (p .05 after Holm's correction over heads). A variable appears at
-the first depth where `belief` reads it beyond its position (p .05 after the same correction over depths, and at
-least half of the largest R2); its directions are those that read it. A direction matters where swapping it moves
-predictions further than each of 39 random ones does.
+A head is used if removing it raises the error (p .05 after Holm's correction over heads). A variable appears at the
+first depth where `belief` decodes it beyond its position (p .05 after Holm's correction over depths, and at least half
+of the largest R2); its directions are those of the readout. A direction matters if swapping it moves predictions
+further than each of 39 random ones does.
 """
 
 import numpy as np
@@ -22,8 +22,6 @@ N_RANDOM = 39
 
 
 class ByInterp:
-    name = "interp"
-
     def used_heads(self, case: Case) -> set[tuple[int, int]]:
         tables = _found(case, Heads(n_bootstrap=50)).tables
         if "by_head" in tables:

@@ -1,9 +1,9 @@
-"""nnsight: interventions written by hand, judged as scripts do it.
+"""nnsight: interventions written by hand, with the tests of common scripts.
 
-A head is used where putting its mean over sequences in its place, and a direction matters where swapping it,
-changes the log probability of the right answer (paired t test over sequences, p .05, not corrected). The directions
-of a variable are what the means of its values span; it appears at the first depth where swapping these, one
-position at a time, brings at least half of what it brings at any depth.
+A head is used if mean ablation, and a direction matters if swapping it, changes the log probability of the right answer
+(paired t test over sequences, p .05, not corrected). The directions of a variable are the span of the means of its
+values; it appears at the first depth where swapping these, one position at a time, has at least half of its largest
+effect.
 """
 
 import warnings
@@ -18,8 +18,6 @@ from .case import Case, Change, class_means, orthonormal
 
 
 class ByNnsight:
-    name = "nnsight"
-
     def used_heads(self, case: Case) -> set[tuple[int, int]]:
         base, size = self._right(case), case.model.info.d_head
         found = set()

@@ -1,10 +1,9 @@
-"""scikit-learn: linear probing, which reads and never intervenes.
+"""scikit-learn: linear probing, without interventions.
 
-Logistic regression with the library's defaults, in five folds that keep sequences whole. A head is used where the
-answer can be told from what it writes, and a direction matters where the answer can be told from the coordinate
-along it: mean accuracy above that of the commonest answer by two standard errors over folds. A variable appears at
-the first depth with at least half of the largest gain over its commonest value; its directions are the rows of the
-coefficients there.
+Logistic regression with default settings, in five folds that keep sequences whole. A head is used if its output
+predicts the answer, and a direction matters if the coordinate along it does: mean accuracy above that of the most
+frequent answer by two standard errors over folds. A variable appears at the first depth with at least half of the
+largest gain over its most frequent value; its directions are the rows of the coefficients there.
 """
 
 import numpy as np
@@ -18,8 +17,6 @@ from .case import Case, first_above_half, orthonormal
 
 
 class ByProbing:
-    name = "scikit-learn"
-
     def used_heads(self, case: Case) -> set[tuple[int, int]]:
         found, size = set(), case.model.info.d_head
         for layer, head in case.heads:
@@ -30,7 +27,7 @@ class ByProbing:
             case.log_probs()
             hook.remove()
             written = seen[0][:, case.scored][..., mine] @ out.weight[:, mine].T
-            if _tells(case, written.detach().double().numpy(), case.answers):
+            if _predicts(case, written.detach().double().numpy(), case.answers):
                 found.add((layer, head))
         return found
 
@@ -46,16 +43,16 @@ class ByProbing:
         return orthonormal(np.atleast_2d(fitted.coef_))
 
     def matters(self, case: Case, direction: Float[np.ndarray, " d_model"], depth: int) -> bool:
-        return _tells(case, (case.scored_stream(depth) @ direction)[..., None], case.answers)
+        return _predicts(case, (case.scored_stream(depth) @ direction)[..., None], case.answers)
 
 
-def _tells(case: Case, points: Float[np.ndarray, "sequence scored feature"], labels: np.ndarray) -> bool:
+def _predicts(case: Case, points: Float[np.ndarray, "sequence scored feature"], labels: np.ndarray) -> bool:
     gains = _gains(case, points, labels)
     return bool(gains.mean() > 2 * gains.std(ddof=1) / len(gains) ** 0.5 and gains.mean() > 0)
 
 
 def _gains(case: Case, points: Float[np.ndarray, "sequence scored feature"], labels: np.ndarray) -> np.ndarray:
-    """Accuracy above that of the commonest class, fold by fold."""
+    """Accuracy above that of the most frequent class, by fold."""
     groups = np.repeat(np.arange(len(points)), points.shape[1])
     x, y = points.reshape(-1, points.shape[-1]), _classes(labels).ravel()
     folds = GroupKFold(5)

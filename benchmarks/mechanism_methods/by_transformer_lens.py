@@ -1,10 +1,9 @@
-"""TransformerLens: hooks and activation patching, with a percentile bootstrap over sequences of its own.
+"""TransformerLens: hooks and activation patching, with a percentile bootstrap over sequences.
 
-Everything is read off the margin of the right answer over the best wrong one. A head is used where its zero
-ablation, and a direction matters where swapping it, changes the margin by a mean whose 95 % bootstrap interval
-leaves out 0. A variable appears at the first depth where patching the stream, one position at a time, brings at
-least half of what it brings at any depth towards the answers that the donor's value leads to. Patching names no
-direction.
+The effect is on the margin of the right answer over the best wrong one. A head is used if zero ablation, and a
+direction matters if swapping it, has a mean effect whose 95 % bootstrap interval excludes 0. A variable appears at the
+first depth where patching the stream, one position at a time, has at least half of its largest effect towards the
+donor's answers. Patching finds no direction.
 """
 
 import copy
@@ -22,8 +21,6 @@ N_BOOTSTRAP = 1000
 
 
 class ByTransformerLens:
-    name = "TransformerLens"
-
     def __init__(self) -> None:
         self._model: tuple[Case, Any] | None = None
 

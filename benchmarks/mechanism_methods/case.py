@@ -1,8 +1,7 @@
-"""A compiled program with its truth, as every method is given it: the model, sequences, labels of variables.
+"""A compiled program as the methods see it: the model, sequences with exact answers, and values of its variables.
 
-Methods see the model, the tokens, the exact answers, and what a program's variables are in each sequence, as a user
-has them from a hypothesis. Where variables lie, which heads are idle and which directions nothing reads is kept for
-scoring.
+A method has `used_heads(case)`, `depth_of(case, variable)`, `directions(case, variable, depth)` and `matters(case,
+direction, depth)`, as far as it can answer these.
 """
 
 import tempfile
@@ -10,7 +9,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 import torch
@@ -25,19 +23,7 @@ from interp.tunnel import Sequences
 
 N_SEQUENCES = 60
 Change = Callable[[torch.Tensor], torch.Tensor]
-"""The residual stream `[sequence, position, d_model]` and what stands in its place."""
-
-
-class Method(Protocol):
-    """Answers to the four questions; a method that has none for one lacks the function."""
-
-    def used_heads(self, case: "Case") -> set[tuple[int, int]]: ...
-
-    def depth_of(self, case: "Case", variable: str) -> int: ...
-
-    def directions(self, case: "Case", variable: str, depth: int) -> Float[np.ndarray, "axis d_model"]: ...
-
-    def matters(self, case: "Case", direction: Float[np.ndarray, " d_model"], depth: int) -> bool: ...
+"""Maps the residual stream `[sequence, position, d_model]` to its replacement."""
 
 
 @dataclass(frozen=True)
@@ -55,18 +41,18 @@ class Case:
         """The program with this noise; `noise.seed` draws the sequences and their donors too."""
         folder = Path(tempfile.mkdtemp(prefix="program-"))
         write_noisy(program, noise, folder)
-        model = interp.load(str(folder), check=False)  # where directions overlap, hard attention magnifies rounding
+        model = interp.load(str(folder), check=False)  # overlapping directions and hard attention magnify rounding
         return cls._drawn(program, noise, model, noise.seed, n_sequences)
 
     @classmethod
     def _drawn(cls, program: str, noise: Noise, model: Model, seed: int, n: int) -> "Case":
         order = np.random.default_rng([seed, 7]).permutation(n)
         donors = np.empty_like(order)
-        donors[order] = np.roll(order, 1)  # nobody is the own donor
+        donors[order] = np.roll(order, 1)  # no sequence is its own donor
         return cls(program, noise, model, Program(program).sample(np.random.default_rng(seed), n), donors)
 
     def redrawn(self) -> "Case":
-        """Other sequences of the same model, which no method has seen."""
+        """Other sequences of the same model."""
         return self._drawn(self.program, self.noise, self.model, self.noise.seed + 1000, len(self.donors))
 
     @cached_property
@@ -110,7 +96,7 @@ class Case:
 
     @property
     def variables(self) -> list[str]:
-        """Those that stand in the residual stream, vary, and are read behind the depth at which they appear."""
+        """Variables in the residual stream that vary and are read after the depth at which they appear."""
         m = self.model.mechanism
         return [name for name in self.model.task.columns if m.variable(name) and len(np.unique(self.labels(name))) > 1
                 and m.is_read(name, m.first_depth(name))]  # fmt: skip
@@ -128,7 +114,7 @@ class Case:
 
     @torch.inference_mode()
     def stream(self, depth: int) -> Float[torch.Tensor, "sequence position d_model"]:
-        """The residual stream before a layer; behind the last one at depth `n_layers`."""
+        """The residual stream before a layer, or after the last one at depth `n_layers`."""
         seen = []
         self.log_probs([(depth, lambda x: seen.append(x.clone()) or x)])
         return seen[0]
@@ -137,7 +123,7 @@ class Case:
         return self.stream(depth)[:, self.scored].double().numpy()
 
     def swap(self, frame: Float[np.ndarray, "axis d_model"], depth: int, at: slice = slice(None)) -> Change:
-        """The donors' coordinates along orthonormal rows, at the scored positions or these of them."""
+        """A change to the donors' coordinates along orthonormal rows, at the scored positions or those of `at`."""
         rows = torch.from_numpy(np.asarray(frame, dtype=np.float32))
         places = self.scored[at]
         theirs = self.stream(depth)[self.donors][:, places]
@@ -150,7 +136,7 @@ class Case:
         return change
 
     def interchange_accuracy(self, frame: Float[np.ndarray, "axis d_model"], variable: str, depth: int) -> float:
-        """Share of answers that are the program's own for the donor's value, of those that have to change."""
+        """The share of answers that become the program's for the donor's value, of those that should change."""
         answered = self.log_probs([(depth, self.swap(frame, depth))]).argmax(-1).numpy()
         expected = self.expected(variable, depth)
         moved = expected != self.answers
@@ -165,7 +151,7 @@ class Case:
     ) -> int:
         """The first depth where patching one position at a time moves its answer as the program says.
 
-        `answered(depth, change)` are a method's answers under a patch. All positions at once would be another input.
+        `answered(depth, change)` returns a method's answers under a patch.
         """
         places = [slice(i, i + 1) for i in range(len(self.scored))]
         first = self.model.mechanism.first_depth(variable)
@@ -185,7 +171,7 @@ class Case:
 
 
 def orthonormal(rows: Float[np.ndarray, "axis d_model"], tolerance: float = 1e-6) -> Float[np.ndarray, "kept d_model"]:
-    """An orthonormal frame of what the rows span; those that hold next to nothing are left out."""
+    """An orthonormal basis of the span of the rows."""
     _, sizes, frame = np.linalg.svd(rows, full_matrices=False)
     return frame[sizes > tolerance * max(float(sizes[0]), 1e-12)]
 
@@ -197,7 +183,7 @@ def class_means(points: Float[np.ndarray, "row d_model"], labels: np.ndarray) ->
 
 
 def first_above_half(by_depth: Sequence[float]) -> int:
-    """The first depth that has at least half of the most that any depth has."""
+    """The first depth with at least half of the largest value."""
     values = np.nan_to_num(np.asarray(by_depth, dtype=float))
     return int(np.argmax(values >= values.max() / 2))
 

@@ -1,1 +1,1 @@
-"""The simulations on which our own probes are certified, and models of which the truth is known."""
+"""Simulations on which our probes are certified, and models with a known truth."""

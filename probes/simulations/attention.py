@@ -1,4 +1,4 @@
-"""Simulated attention rows, made of queries and keys and read as in a model: `attention_entropy` and `qk_alignment`."""
+"""Simulated queries and keys for `attention_entropy` and `qk_alignment`, read as in a model."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -24,16 +24,16 @@ _SMALL: Mapping[str, Any] = {"n_bootstrap": 299, "n_permutations": 199}
 
 @dataclass(frozen=True)
 class Heads:
-    """How sharp heads are: the share that those of a layer have in common, a walk over layers; and what they read."""
+    """Heads: their sharpness (the share that a layer has in common, or a walk over layers) and their inputs."""
 
     alike: float = 0.0
     walks: bool = False
     sink: float = 0.0
     heavy: bool = False
     clusters: Grouping = "alone"
-    """Prompts of one cluster have half of what they ask for in common."""
+    """Prompts of one cluster share half of the variance of their queries."""
     closing: bool = False
-    """Prompts of unequal length end in the same tokens, by which all of them ask."""
+    """Prompts of unequal length end in the same tokens, which determine all queries."""
 
     def sharpness(self, rng: np.random.Generator) -> np.ndarray:
         """`[layer, head]`"""
@@ -45,7 +45,7 @@ class Heads:
     def calls(
         self, rng: np.random.Generator, sharp: np.ndarray, match: float, cluster: np.ndarray, length: np.ndarray
     ) -> "list[list[AttentionCall]]":
-        """By length and layer: queries of the last position over the keys, one of which they match by `match`."""
+        """By length and layer: queries of the last position, which match one of the keys by `match`."""
         import torch
 
         from interp.hooks.pattern import AttentionCall
@@ -106,7 +106,6 @@ def _trials(probe: str, number: str, more: Mapping[str, Any]) -> Trials:
 
 
 def _rows(heads: Heads, made: Probe, rng: np.random.Generator, seed: int, size: float) -> Findings:
-    # clusters of several prompts are fewer, but more than the twenty that a number needs
     cluster = grouped(heads.clusters, _N if heads.clusters == "alone" else _N // 2, rng)
     length = np.full(len(cluster), _KEYS)
     if heads.closing:
@@ -120,7 +119,7 @@ def _rows(heads: Heads, made: Probe, rng: np.random.Generator, seed: int, size: 
 
 
 def _read(calls: "Sequence[AttentionCall]", site: str) -> np.ndarray:
-    """Keys of another prompt are those of the prompt before of the same length; the first has none."""
+    """The shuffled keys are those of the previous prompt of the same length; the first has none."""
     import torch
 
     from interp.hooks.pattern_sites import NULL_SITES, KeyDonors, PatternReader

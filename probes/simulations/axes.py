@@ -1,4 +1,4 @@
-"""Simulations of `causal`: axes fitted to noise, or to noise and some of the model's own entropies, are removed."""
+"""Simulations of `causal`: removing axes fitted to noise, or to noise and the model's own entropies."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from interp.model import Model
 
 _VOCAB, _N_TEXTS, _FEATURE = 101, 160, 17
-"""Of the model that hears through one feature: its tokens, its prompts, and which feature of the head outputs it is."""
+"""Of the model with one informative feature: vocabulary, prompts, and the index of the feature in the head outputs."""
 
 
 def causal() -> Trials:
@@ -42,7 +42,7 @@ def causal() -> Trials:
         simulations += [
             Simulation("causal", f"{fitted}, {name}", partial(_axis, _one_feature, clusters), read_outs[:2], (),
                   effects, f"{n} prompts", feature | {"n_prompts": n, "axis": axis})
-            for name, clusters, n in kinds if axis != "encoding"  # where one feature tells, it moves what leace moves
+            for name, clusters, n in kinds if axis != "encoding"  # with one feature it equals leace
         ]  # fmt: skip
     return Trials(tuple(simulations))
 
@@ -51,7 +51,7 @@ def _axis(
     of: "Callable[[Grouping], tuple[Model, Run, np.ndarray]]", clusters: Grouping, made: Any,
     rng: np.random.Generator, seed: int, size: float,
 ) -> Findings:  # fmt: skip
-    """Removing an axis that was fitted to noise; the more `size`, the more to the entropies of the model."""
+    """Findings on removing an axis fitted to noise and, by `size`, to the entropies of the model."""
     from interp.editing.conditions import read_conditions
     from interp.reading.forward import capture
 
@@ -59,7 +59,7 @@ def _axis(
     base = capture(model, run.prompts, run.ids, made.needs)
     prompt, own = base.rows["prompt"], base.rows["next_entropy_bits"]
     drawn = rng.standard_normal(base.rows.n_rows)
-    if clusters != "alone":  # prompts of one cluster have nearly the same number, as they have the same wording
+    if clusters != "alone":  # prompts of one cluster have the same wording
         drawn = in_common(lambda n: rng.standard_normal(n), cluster, 0.95)[prompt]
     entropy = drawn + 0.3 * size * (own - own.mean()) / own.std()
     rows = replace(base.rows, columns={**base.rows.columns, "next_entropy_bits": entropy})
@@ -85,7 +85,7 @@ def _tunnel(clusters: Grouping) -> "tuple[Model, Run, np.ndarray]":
 
 @cache
 def _one_feature(clusters: Grouping) -> "tuple[Model, Run, np.ndarray]":
-    """A model that hears of the other tokens through a single feature of the head outputs of its middle layer."""
+    """A model that reads other tokens through a single feature of the head outputs of its middle layer."""
     import torch
     from transformers import AutoModelForCausalLM, LlamaConfig
 

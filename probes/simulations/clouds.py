@@ -1,6 +1,6 @@
-"""Simulations of texts for `value_axis` and `manifold`: what tokens and lengths tell is no finding."""
+"""Simulations of texts for `value_axis` and `manifold`: effects of tokens and lengths are no finding."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
 
@@ -15,13 +15,14 @@ from interp.probe import Probe
 from interp.prompt import PromptSet
 from interp.prompting.tunnel_sequences import sampled_prompts
 from interp.registry import load_entry
+from interp.statistics.spectra import principal_axes
 from interp.testing import Shape, synthetic_capture
 
 _AXIS, _PLANE = 0.35, 0.25
 """Steps of the planted effect: `interp.certificates.text_simulations.draw`."""
 
 _N_FITS, _PENALTIES = 24, np.logspace(0, 4, 13)
-"""Readouts whose mean is the truth, and the penalties among which they choose."""
+"""The number of readouts whose mean is the truth, and their candidate penalties."""
 
 _CERTAIN = "answers of a program are certain: there is no uncertainty to be told"
 
@@ -30,9 +31,10 @@ def value_axis() -> Trials:
     small = {"n_permutations": 99, "sites": ("v",)}
     simulations = tuple(
         Simulation("value_axis", name, partial(found_in_texts, text, _AXIS, 240), _simulated_numbers(text),
-              effects=effects(_AXIS), n=f"{text.n_of(240)} prompts", small=small, truth=partial(_of_model, _axes, text))
+              effects=effects(_AXIS), n=f"{text.n_of(240)} prompts", small=small,
+              truth=lambda seed, size, text=text: _axes(text, seed % N_MODELS, size))
         for name, text in TEXTS.items()
-        if not text.by_fifths  # half splits know of no fifths
+        if not text.by_fifths  # half splits ignore them
     )  # fmt: skip
     evidence = Known(
         "program:evidence", "r2_beyond_token", ("above",), "its last layer writes the variable evidence_1, the target",
@@ -65,53 +67,44 @@ def _unseen_keys(n: int) -> PromptSet:
 
 
 def _simulated_numbers(text: Text) -> tuple[str, ...]:
-    """The numbers that such texts are a simulation for: unequal domains leave R² as it is.
-
-    So do lengths in a straight line, and what the class of the token tells, beyond both.
-    """
+    """The numbers on which such texts have an influence."""
     beyond = () if text.class_is_pc1 or text.length_tells else ("r2_beyond_token",)
     kept = () if text.unequal else ("r2",)
-    # what a cluster shares is taken out, so that how much it is, and which tokens, makes no other simulation
+    # what a cluster shares is removed, so its amount and tokens have no influence
     is_own = text.clusters != "alone" and text.alike > 0.5 and not text.few_tokens
     within = ("r2_within_clusters",) if is_own else ()
     return (*kept, *beyond, *within, "best_layer_r2", "pc1_correlation")
 
 
 def _many(text: Text, step: float, n: int, model: int, size: float) -> Drawn:
-    """A hundred times the prompts of a simulation, of the same model; of very many clusters each prompt is one."""
+    """A hundred times the prompts of a simulation, of the same model, without clusters."""
     alone = replace(text, clusters="alone", one_domain=False, by_fifths=False)
     return draw(alone, step, 100 * n, np.random.default_rng([11, model]), model, size)
 
 
-def _of_model(
-    truth: Callable[[Text, int, float], Mapping[str, float]], text: Text, seed: int, size: float
-) -> Mapping[str, float]:
-    return truth(text, seed % N_MODELS, size)
-
-
 @cache
 def _axes(text: Text, model: int, size: float) -> Mapping[str, float]:
-    """What ridge readouts of half of such prompts explain of very many, of all and beyond token and length."""
+    """The share of very many entropies that ridge readouts of half of such prompts explain."""
     many = _many(text, _AXIS, 240, model, size)
     fitted = [draw(text, _AXIS, 240, np.random.default_rng([12, model, i]), model, size) for i in range(_N_FITS)]
     halves = [(drawn, _half(drawn, np.random.default_rng([13, model, i]))) for i, drawn in enumerate(fitted)]
     r2 = _explained([(drawn.points[kept], drawn.entropy[kept]) for drawn, kept in halves], (many.points, many.entropy))
-    rho = abs(float(stats.spearmanr(_first(many), many.entropy)[0]))
+    rho = _rho(many)
     found = {"r2": r2, "best_layer_r2": r2, "pc1_correlation": rho}
-    if text.previous_tells:  # it is beyond the last token, and taken out by the control alone
+    if text.previous_tells:  # only the control removes it
         return found
     beyond = _explained([_beyond(*half) for half in halves], _beyond(many, np.full(len(many.points), True)))
     return found | {"r2_beyond_token": beyond}
 
 
 def _half(drawn: Drawn, rng: np.random.Generator) -> np.ndarray:
-    """Which rows are of a half of the clusters."""
+    """The rows of a random half of the clusters."""
     clusters = np.unique(drawn.columns["cluster"])
     return np.isin(drawn.columns["cluster"], rng.permutation(clusters)[: len(clusters) // 2])
 
 
 def _beyond(drawn: Drawn, kept: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """What token and length leave of points and entropies of some rows."""
+    """Points and entropies of some rows without the effects of token and length."""
     tokens, long = drawn.columns["token"][kept], drawn.columns["length"][kept, None] / 40.0
     nuisances = np.hstack([long, long**2, long**3, np.abs(long - long.mean())])
     both = np.column_stack([nuisances, drawn.points[kept], drawn.entropy[kept]])
@@ -123,36 +116,37 @@ def _beyond(drawn: Drawn, kept: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _explained(halves: Sequence[tuple[np.ndarray, np.ndarray]], many: tuple[np.ndarray, np.ndarray]) -> float:
-    """The mean share of variance of the many that ridge readouts explain, by the penalty that is best for the many."""
+    """The mean share of variance of the many that ridge readouts explain, with the best penalty for the many."""
     points, entropy = many
     fits = [[Ridge(penalty).fit(*half) for penalty in _PENALTIES] for half in halves]
     left = [[np.mean((entropy - fit.predict(points)) ** 2) for fit in of_half] for of_half in fits]
     return float(1 - np.mean(left, axis=0).min() / entropy.var())
 
 
-def _first(many: Drawn) -> np.ndarray:
-    """Very many points along their first principal axis."""
-    centred = many.points - many.points.mean(axis=0)
-    return centred @ np.linalg.eigh(centred.T @ centred)[1][:, -1]
+def _rho(many: Drawn) -> float:
+    """The absolute rank correlation of the entropy with the first principal axis."""
+    first = principal_axes(many.points - many.points.mean(axis=0), 1).scores[:, 0]
+    return abs(float(stats.spearmanr(first, many.entropy)[0]))
 
 
 @cache
 def _planes(text: Text, model: int, size: float) -> Mapping[str, float]:
-    """How very many entropies follow the first axis, and how much a domain is narrower than all: not at all."""
+    """The correlation of very many entropies with the first axis, and no collapse of domains."""
     many = _many(text, _PLANE, 150, model, size)
-    rho = abs(float(stats.spearmanr(_first(many), many.entropy)[0]))
+    rho = _rho(many)
     return {"entropy_correlation": rho, "best_layer_entropy_correlation": rho, "collapse": 0.0}
 
 
 def manifold() -> Trials:
     small = {"n_permutations": 99, "n_null": 40, "n_bootstrap": 299, "n_splits": 2}
-    numbers = ("entropy_correlation",)  # the one that is resampled within the fifths that were drawn from
+    numbers = ("entropy_correlation",)  # the one that is resampled within the sampled fifths
     others = ("curve_order", "best_layer_entropy_correlation")
     simulations = tuple(
         Simulation("manifold", name, partial(found_in_texts, text, _PLANE, 150),
               # small domains are not compared
               numbers + others * (not text.by_fifths) + ("collapse",) * (not (text.unequal or text.by_fifths)),
-              ("collapse",), effects(_PLANE), f"{text.n_of(150)} prompts", small, partial(_of_model, _planes, text))
+              ("collapse",), effects(_PLANE), f"{text.n_of(150)} prompts", small,
+              lambda seed, size, text=text: _planes(text, seed % N_MODELS, size))
         for name, text in TEXTS.items()
     )  # fmt: skip
     wide = tuple(f"one domain {1 + 0.6 * k:.1f} times as wide" for k in (1, 2, 3))
@@ -166,7 +160,7 @@ def manifold() -> Trials:
 
 
 def _domains(made: Probe, rng: np.random.Generator, seed: int, size: float) -> Findings:
-    """Prompts of one domain spread along two directions more than the others do."""
+    """Prompts of one domain vary more along two directions than the others."""
     n, tokens = 150, 20
     domain = rng.choice(["code", "news", "poems"], n)
     points = rng.standard_normal((n, 32))

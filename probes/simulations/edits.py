@@ -1,4 +1,4 @@
-"""Simulations of readouts under edits: `heads`, `depth_use`, and the exchanges of `dynamics`."""
+"""Simulations of readouts under edits for `heads`, `depth_use` and `dynamics`."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -21,15 +21,12 @@ from .prompts import KINDS, Prompts
 _N = 60
 """Sequences, or clusters of them."""
 
-TIED = ((0, 1), (1, 2))
-"""Layer and index of the two heads whose removal harms most, where two are planted; the second leads."""
-
 Harms = Callable[[Edit, float], float]
-"""Bits that an edit adds to the error, at a size of the effect."""
+"""Bits that an edit adds to the error at an effect size."""
 
 
 def heads() -> Trials:
-    """Harm that all edits do alike says nothing of one head; of two that harm alike neither is in the lead."""
+    """Without an effect all edits, or two heads, do equal harm."""
     small = {"n_random": 3, "n_sets": 2, "n_donors": 2, "n_permutations": 199, "n_bootstrap": 199}
     alike = _edited("heads", ("bypass_ratio_min", "late_attention_off", "compounding"), small, nothing("compounding"))
     effects = tuple(f"one head harms by {0.02 * k:.2f} bits more than the next" for k in (1, 2, 3))
@@ -42,13 +39,11 @@ def heads() -> Trials:
 
 
 def _two_harm(edit: Edit, size: float) -> float:
-    """A tenth of a bit each, the second a fiftieth more for each step."""
-    harm = [0.1, 0.1 + 0.02 * size]
-    return float(sum(bits for bits, head in zip(harm, TIED, strict=True) if _removes(edit, *head)))
-
-
-def _removes(edit: Edit, layer: int, head: int) -> bool:
-    return isinstance(edit, AblateHeads) and edit.layer == layer and head in np.atleast_1d(edit.heads)
+    if not isinstance(edit, AblateHeads):
+        return 0.0
+    planted = {(0, 1): 0.1, (1, 2): 0.1 + 0.02 * size}
+    removed = {(edit.layer, head) for head in np.atleast_1d(edit.heads).tolist()}
+    return sum(harm for place, harm in planted.items() if place in removed)
 
 
 def depth_use() -> Trials:
@@ -57,7 +52,7 @@ def depth_use() -> Trials:
 
 
 def _edited(probe: str, numbers: tuple[str, ...], small: Mapping[str, Any], truth: Truth) -> Trials:
-    """Planted is harm that all edits do alike."""
+    """Trials with equal harm of all edits as the effect."""
     effects = tuple(f"each edit harms by {0.01 * k:.2f} bits" for k in (1, 2, 3))
     kinds = [*((name, kind, 0.0) for name, kind in KINDS.items()), ("edits of a prompt alike, .8", Prompts(), 0.8)]
     simulations = (
@@ -71,10 +66,7 @@ def _edited(probe: str, numbers: tuple[str, ...], small: Mapping[str, Any], trut
 def _read_outs(
     like: Prompts, alike: float, harms: Harms, made: Probe, rng: np.random.Generator, seed: int, size: float
 ) -> Findings:
-    """Simulated readouts: every edit adds an error that is 0 on average, and what it harms by.
-
-    The errors that edits add to one prompt have the share `alike` in common.
-    """
+    """Findings on readouts to which every edit adds noise, with the share `alike` in common, and its harm."""
     cluster, drawn = like.drawn(_N, rng)
     shape, n = Shape(len(cluster), n_scored=4), len(cluster)
     base = synthetic_capture(made.needs, shape, columns={"cluster": np.repeat(cluster, 4)}, seed=seed)
@@ -104,7 +96,7 @@ def dynamics() -> Trials:
 
 
 def _exchanges(like: Prompts, made: Any, rng: np.random.Generator, seed: int, size: float) -> Findings:
-    """Errors of exchanged networks; patterns and the rest of a checkpoint lack as much, each on prompts of its own."""
+    """Findings on errors of exchanged networks; patterns and the rest of a checkpoint have equal errors on average."""
     cluster, noise = like.drawn(40, rng)
     n = len(cluster)
 

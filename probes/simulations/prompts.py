@@ -1,4 +1,4 @@
-"""What simulated prompts are like: heavy tails, and clusters whose prompts have most of what is drawn in common."""
+"""Simulated prompts: heavy tails, and clusters with shared variance."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -8,25 +8,25 @@ import numpy as np
 from interp.certificates.simulations import Grouping, grouped, in_common, noise
 
 Draw = Callable[..., np.ndarray]
-"""Noise of all prompts, of these sizes each."""
+"""Returns noise of these sizes for each prompt."""
 
 
 @dataclass(frozen=True)
 class Prompts:
-    """Prompts, or clusters of them, which have the share `alike` of all variance in common."""
+    """Prompts, or clusters of prompts with the share `alike` of all variance in common."""
 
     heavy: bool = False
     clusters: Grouping = "alone"
     alike: float = 0.95
 
     def drawn(self, n: int, rng: np.random.Generator) -> tuple[np.ndarray, Draw]:
-        """The cluster of each prompt, of `n` clusters, and what draws noise for all prompts."""
+        """The cluster of each prompt, of `n` clusters, and a function that draws noise for all prompts."""
         cluster = grouped(self.clusters, n, rng)
         return cluster, noise_of(cluster, rng, self.alike, heavy=self.heavy)
 
 
 def noise_of(cluster: np.ndarray, rng: np.random.Generator, alike: float = 0.95, *, heavy: bool = False) -> Draw:
-    """Draws noise of which the prompts of a cluster have the share `alike` in common; none where each is alone."""
+    """A function that draws noise, with the share `alike` common to each cluster unless every prompt is alone."""
     share = alike * (len(np.unique(cluster)) < len(cluster))
     return lambda *sizes: in_common(lambda n: noise(rng, (n, *sizes), heavy), cluster, share)
 

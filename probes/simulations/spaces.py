@@ -1,4 +1,4 @@
-"""Simulations of `workspace`: a stream that tells what survives and how uncertain that is, and a J-space beside it."""
+"""Simulations of `workspace`: a residual stream that encodes hypotheses and their entropy, and a J-space."""
 
 from functools import partial
 
@@ -33,10 +33,7 @@ def workspace() -> Trials:
 def _read(
     like: Prompts, by_coordinate: bool, made: Probe, rng: np.random.Generator, seed: int, size: float
 ) -> Findings:
-    """Embeddings of what survives add up before the last block, and their mean tells the entropy; J lies anywhere.
-
-    Or, as loud directions do, along coordinates.
-    """
+    """Findings on the sum of the embeddings of surviving hypotheses, whose mean direction encodes the entropy."""
     cluster, drawn = like.drawn(_N, rng)
     n = len(cluster)
     possible = (rng.random((n, _OUTCOMES)) < 0.5)[cluster]
@@ -47,7 +44,7 @@ def _read(
     stream[0] += 0.5 * possible @ embedding
     entropy, along = np.log2(possible.sum(axis=1)) + 0.3 * drawn(), embedding.mean(axis=0)
     along /= np.linalg.norm(along)
-    standardised = stats.zscore(entropy + 0.3 * drawn())  # as loud as what else lies in that direction, in its place
+    standardised = stats.zscore(entropy + 0.3 * drawn())  # replaces that coordinate, at equal variance
     stream[0] += np.outer(standardised * (stream[0] @ along).std() - stream[0] @ along, along)
     spaces = [_j_space(by_coordinate, rng, lean * size * embedding) for lean in (_LEAN, 0.0)]
     shape = Shape(n, n_layers=1, d_model=_WIDTH, n_outcomes=_OUTCOMES)
@@ -61,7 +58,7 @@ def _read(
 
 
 def _j_space(by_coordinate: bool, rng: np.random.Generator, lean: np.ndarray) -> np.ndarray:
-    """Orthonormal axes `[feature, axis]` of a random subspace, or of random coordinates, each leaning to one vector."""
+    """Orthonormal axes `[feature, axis]` of random directions or coordinates, each shifted towards one vector."""
     axes = np.eye(_WIDTH)[rng.permutation(_WIDTH)[:_RANK]] if by_coordinate else rng.standard_normal((_RANK, _WIDTH))
     axes = axes / np.linalg.norm(axes, axis=1, keepdims=True)
     return np.linalg.qr((axes + lean[:_RANK]).T)[0]

@@ -1,4 +1,4 @@
-"""Simulations with an exact posterior: `belief` (can it be read?) and `sula` (do answers follow the evidence?)."""
+"""Simulations with an exact posterior for `belief` and `sula`."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -13,8 +13,6 @@ from interp.statistics.correlation import unit_ranks
 from interp.testing import Shape, synthetic_capture
 
 from .prompts import Prompts, noise_of
-
-# --- belief ----------------------------------------------------------------------------------------------------------
 
 
 def belief() -> Trials:
@@ -39,10 +37,7 @@ def belief() -> Trials:
 
 
 def _belief(like: Prompts, serial: float, made: Probe, rng: np.random.Generator, seed: int, size: float) -> Findings:
-    """Rows of a sequence depend on one another, in the belief and in the activations, but not on each other.
-
-    So do sequences of a cluster.
-    """
+    """Findings on beliefs and activations that are each correlated within sequences and clusters."""
     from scipy import signal
 
     n_scored = 3
@@ -62,27 +57,25 @@ def _belief(like: Prompts, serial: float, made: Probe, rng: np.random.Generator,
     )
 
 
-# --- sula ------------------------------------------------------------------------------------------------------------
-
 _MOVES = ("movement", "entropy_movement", "entropy_movement_within")
 _ANSWERS = ("slope", "skill", "kl_skill", *_MOVES)
 _BITS = np.log2(0.9 / 0.1)
-"""Log-odds that one example is worth where labels are right nine times in ten."""
+"""Log-odds of one example where labels are right nine times in ten."""
 
 
 @dataclass(frozen=True)
 class _Problems:
-    """What problems are like, 30 of each k: `copies` of each are near-copies, or `templates` have some each."""
+    """Problems, 30 of each k, in near-copies (`copies` of each) or in `templates`."""
 
     heavy: bool = False
     by_evidence: float = 0.0
-    """How much the noise of answers grows with the evidence."""
+    """Growth of the noise of answers with the evidence."""
     copies: int = 1
     templates: int = 0
     first_differs: float = 0.0
-    """By how much of the noise values of prompts without evidence are shifted."""
+    """Shift of the values of prompts without evidence, in deviations of the noise."""
     moves: bool = False
-    """Whether the effect is planted in the values, and not in the answers."""
+    """Whether the effect is planted in the values, not in the answers."""
 
 
 def sula() -> Trials:
@@ -96,7 +89,7 @@ def sula() -> Trials:
     }  # fmt: skip
     simulations = [
         Simulation("sula", name, partial(_reader, like),
-              # confidence that follows evidence is a skill, and noise of answers moves no values
+              # confidence that follows evidence is a skill
               _ANSWERS[:1] if like.by_evidence else _ANSWERS, _MOVES, effects, "150 problems", small,
               nothing("slope", *_MOVES))
         for name, like in kinds.items()
@@ -115,7 +108,7 @@ def sula() -> Trials:
 
 
 def _reader(like: _Problems, made: Probe, rng: np.random.Generator, seed: int, size: float) -> Findings:
-    """Answers are a liking for one of two words, and noise; `size` says how much they follow the evidence."""
+    """Findings on answers of bias, noise and, by `size`, evidence."""
     n_1, n_2, swapped = (np.repeat(x, like.copies) for x in _examples((0, 1, 2, 4, 8), 30, rng))
     log_odds, n = (n_1 - n_2) * _BITS, len(n_1)
     cluster = np.arange(n) // like.copies
@@ -142,26 +135,23 @@ def _reader(like: _Problems, made: Probe, rng: np.random.Generator, seed: int, s
 
 
 _STEP = 0.8
-"""How far the loudest coordinate, of deviation 2, moves with one deviation of the amount at each size of effect."""
+"""The slope of the largest coordinate, of deviation 2, on the amount of evidence in deviations, per effect size."""
 
 
 def _amount(k: np.ndarray) -> np.ndarray:
-    """The amount of evidence in equal steps from 0 to 4, from their middle, in deviations."""
+    """The amount of evidence as its rank, standardised."""
     return (np.searchsorted((0, 1, 2, 4, 8), k) - 2) / 2**0.5
 
 
 def _rho_of_values(size: float) -> float:
-    """The rank correlation of a coordinate with the amount that `_reader` plants, in very many problems."""
+    """The rank correlation that `_reader` plants in a coordinate, from very many problems."""
     k = np.repeat((0, 1, 2, 4, 8), 20_000)
     drawn = np.random.default_rng(0).standard_normal(len(k))
     return float(unit_ranks((2 * drawn + _STEP * size * _amount(k))[None])[0] @ unit_ranks(k[None])[0])
 
 
 def _examples(ks: tuple[int, ...], per_k: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """How many examples of each label problems show, and whether the words have changed roles.
-
-    The same draws as of the prompt set `sula`: labels are right nine times in ten, roles balanced.
-    """
+    """The number of examples of each label, and whether the words are swapped, drawn as in the prompt set `sula`."""
     k = np.repeat(ks, per_k)
     role = np.concatenate([(rng.permutation(per_k) + rng.integers(4)) % 4 for _ in ks])
     is_right = rng.random((len(k), max(ks))) < 0.9
@@ -171,5 +161,5 @@ def _examples(ks: tuple[int, ...], per_k: int, rng: np.random.Generator) -> tupl
 
 
 def _posterior(log_odds_bits: np.ndarray) -> np.ndarray:
-    """Probabilities of both labels; the smaller one is exact too, not one minus the larger."""
+    """Probabilities of both labels, both exact to relative precision."""
     return np.stack([1 / (1 + np.exp2(-log_odds_bits)), 1 / (1 + np.exp2(log_odds_bits))], axis=1)

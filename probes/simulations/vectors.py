@@ -1,4 +1,4 @@
-"""Simulations of updates and keys: `components` and `orthogonality`."""
+"""Simulations for `components` and `orthogonality`."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -17,7 +17,7 @@ from .prompts import KINDS, Prompts, noise_of
 
 def components() -> Trials:
     effects = tuple(f"attention writes {0.2 * k:.1f} of the noise in one direction" for k in (1, 2, 3))
-    equal_shares = {"attention_share": 6 / 13}  # thirteen parts that are drawn alike, six of them of attention
+    equal_shares = {"attention_share": 6 / 13}  # six of thirteen equal parts
     walks, loud = "sizes walk over layers", "attention writes one loud dimension"
     simulations = tuple(
         Simulation("components", name, partial(_updates, kind, name == walks, name == loud), ("attention_share",),
@@ -40,7 +40,7 @@ _BEYOND = "expert_domain_information_beyond_token"
 
 
 def _routed(kind: str, copies: int, made: Probe, rng: np.random.Generator, seed: int, size: float) -> Findings:
-    """Two experts of four are chosen by the token, which differs between domains, or by a liking of the prompt."""
+    """Findings on two of four experts chosen by the token, which depends on the domain, or by a bias of the prompt."""
     n, n_scored = 150 * copies, 8
     cluster = np.arange(n) // copies
     domain = np.repeat(cluster % 2, n_scored)
@@ -61,7 +61,7 @@ def _routed(kind: str, copies: int, made: Probe, rng: np.random.Generator, seed:
 def _updates(
     like: Prompts, walks: bool, is_loud: bool, made: Probe, rng: np.random.Generator, seed: int, size: float
 ) -> Findings:
-    """What blocks write: its size may walk over layers, and attention may have a loud dimension."""
+    """Findings on updates whose size may walk over layers, and attention with perhaps one large dimension."""
     (cluster, drawn), n_layers, width = like.drawn(60, rng), 6, 12
     shape = Shape(len(cluster), n_layers=n_layers, d_model=width)
     attention, feed_forward = np.moveaxis(drawn(2, n_layers, width), 0, -2)
@@ -77,7 +77,7 @@ def _updates(
 
 _N_TOKENS = 40
 _SIZES: Mapping[str, tuple[int, ...]] = {"k_pre": (2, 4, 8), "resid": (3, 32)}
-"""Of what is read at each prompt: place, and what stands there."""
+"""Sizes of what is read at each prompt, layers first."""
 _WEIGHTS: Mapping[str, tuple[int, ...]] = {"W_Q": (2, 4, 32, 8), "W_K": (2, 4, 32, 8)}
 
 
@@ -91,7 +91,7 @@ def orthogonality() -> Trials:
         Simulation("orthogonality", name, partial(_keys, kind), numbers, unplanted, effects, "40 tokens", small)
         for name, kind, numbers in (
             ("as assumed", (False, 1, False), (*weights, *keys)),
-            ("heavy tails", (True, 1, False), (weights[0], *keys)),  # such a matrix does have fewer directions
+            ("heavy tails", (True, 1, False), (weights[0], *keys)),  # such a matrix has fewer directions
             ("three prompts of each token", (False, 3, False), keys[:1]),
         )
     ]  # fmt: skip
@@ -103,9 +103,9 @@ def orthogonality() -> Trials:
 
 
 def _keys(like: tuple[bool, int, bool], made: Probe, rng: np.random.Generator, seed: int, size: float) -> Findings:
-    """Keys, and the residual stream, have a part in common that is the same for all tokens, or for all heads.
+    """Findings on keys and streams with a part common to all tokens, or to all heads.
 
-    `like`: heavy tails, of weights too; how many prompts each token has; whether heads share the part, and not tokens.
+    `like`: heavy tails; the number of prompts per token; whether heads share the part.
     """
     heavy, n_prompts, heads_share = like
     token, rows = np.arange(_N_TOKENS).repeat(n_prompts), {}
@@ -121,7 +121,6 @@ def _keys(like: tuple[bool, int, bool], made: Probe, rng: np.random.Generator, s
 
 
 def _two_values(made: Probe, rng: np.random.Generator, seed: int, size: float) -> Findings:
-    """Weights are 1 or −1."""
     rows = {site: rng.choice([-1.0, 1.0], sizes) for site, sizes in _WEIGHTS.items()}
     return _read(made, rows, np.arange(_N_TOKENS), seed)
 

@@ -10,7 +10,7 @@ import typer
 
 from interp.cli import completion as completing
 from interp.cli.terminal import show_table
-from interp.errors import UnknownName
+from interp.errors import UnknownName, named
 from interp.records.tunnel_card import Figure
 from interp.settings import LARGEST_SEED, MOST, by_name, split_commas
 from interp.system.values import read
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def print_figures(figures: Mapping[str, Figure], title: str) -> None:
-    """Value, interval and limit of every figure; the entropy error stands below the KL, never alone."""
+    """Print value, interval and limit of every figure."""
     rows = []
     for name, figure in figures.items():
         limit = "" if figure.limit is None else f"{figure.limit:g}{'' if figure.is_met else ' NOT MET'}"
@@ -35,7 +35,7 @@ def print_figures(figures: Mapping[str, Figure], title: str) -> None:
 
 
 def print_sweep(sweep: Mapping[str, Any]) -> None:
-    """A row for each combination: means over seeds with both intervals, and the floor."""
+    """Print a row for each combination: means over seeds with both intervals, and the KL of the position baseline."""
     from ..plans.sweep import label
 
     varied = [*dict.fromkeys(name for cell in sweep["cells"] for name in cell["settings"])]
@@ -74,7 +74,7 @@ def _both(cell: Mapping[str, Any], name: str) -> str:
 
 
 def _short(failure: str) -> str:
-    """A refusal in one line; of an error that was not foreseen the last line, the rest is in the file."""
+    """An error message in one line; of a traceback the last line, the rest is in the file."""
     lines = [line.strip() for line in failure.strip().splitlines()]
     return lines[-1] if lines[0].startswith("Traceback") else " ".join(lines)
 
@@ -151,7 +151,7 @@ def eval_command(
 
     from ..networks.weights import open_tunnel
 
-    open_tunnel(path)  # refused in the words of a tunnel, before anything is begun
+    open_tunnel(path)  # its error speaks of tunnels
     study = make_study("tunnel_evaluation", {"tunnel": path, "n": n, "length": length, "seed": seed})
     finish(run_study(study, out=out, quiet=quiet), quiet, verbose=True)
 
@@ -199,7 +199,7 @@ def sweep_command(
     table = run_sweep(task, swept, out, on_begin)
     print_sweep(table)
     print(out / SWEEP_NAME)
-    if any(cell.failures for cell in swept):
+    if any(cell["failures"] for cell in table["cells"]):
         raise typer.Exit(1)
 
 
@@ -222,8 +222,7 @@ def rebuild_command(
 
     shipped = shipped_tunnels()
     for name in names or []:
-        if name not in shipped:
-            raise UnknownName("shipped tunnel", name, shipped)
+        named("shipped tunnel", name, shipped)
     n_failed = 0
     asked = sorted(names or shipped, key=lambda name: -read_card(shipped[name]).core_seconds)
     with tempfile.TemporaryDirectory() as scratch:
@@ -260,7 +259,7 @@ def _print_finished(training: "FinishedTraining") -> None:
 
 
 def _task(name: str) -> Any:
-    """The task of this name; `interp tunnel` speaks of tasks where the registry speaks of tunnels."""
+    """The task of this name; the registry calls it a tunnel."""
     from interp.registry import entries, load_entry
 
     if name not in entries("tunnel"):
@@ -273,15 +272,15 @@ def _keep(words: str | None) -> "Keep":
 
 
 def _lines(what: str, n_steps: int) -> "OnStep":
-    """Says every few seconds how far a training is and how far from the posterior."""
-    said = time.monotonic()
+    """A callback that prints the progress of a training every few seconds."""
+    printed = time.monotonic()
 
     def say(state: "TrainingState") -> None:
-        nonlocal said
-        waited = time.monotonic() - said
+        nonlocal printed
+        waited = time.monotonic() - printed
         if waited < _SECONDS_BETWEEN_LINES and state.step < n_steps:
             return
-        said += waited
+        printed += waited
         left = (n_steps - state.step) * state.core_seconds / state.step
         print(
             f"{what}: step {state.step} of {n_steps}, stage {state.stage + 1}, "

@@ -1,8 +1,7 @@
-"""Checkpoints: a trained network compared with the posterior, and the folder that it leaves behind.
+"""Checkpoints: a trained network is evaluated and saved with its card and learning curve.
 
-A folder holds what `save_pretrained` writes (`config.json`, `model.safetensors`), the card `tunnel.json`, the learning
-curve (`curve.csv`), and under `steps/` the checkpoints taken on the way, if any. The card alone is enough to train the
-network again.
+A folder holds what `save_pretrained` writes, the card `tunnel.json`, which is enough to train the network again, the
+learning curve `curve.csv`, and under `steps/` the intermediate checkpoints, if any.
 """
 
 import csv
@@ -31,9 +30,8 @@ from .evaluation import Evaluation, LogProbs, by_predictor, evaluate, extrapolat
 EVAL_SEED = 20_000
 N_EVAL = 4000
 TOLERANCE = 1.0
-"""A rebuild may be off by a factor of two: another processor rounds sums otherwise, and a thousand steps amplify it."""
+"""A rebuild may be off by a factor of two: processors round sums differently, and a thousand steps amplify it."""
 SEEN = "seen_share"
-WITHIN, BEYOND = "within_horizon", "beyond_horizon"
 CURVE_NAME = "curve.csv"
 _CURVE_COLUMNS = ("step", "stage", "excess_bits", "core_seconds")
 
@@ -41,10 +39,7 @@ _CURVE_COLUMNS = ("step", "stage", "excess_bits", "core_seconds")
 def evaluate_model(
     model: PreTrainedModel, task: Task, *, n: int = N_EVAL, seed: int = EVAL_SEED, horizon: int | None = None
 ) -> Evaluation:
-    """Hold a network against the exact posterior on `n` fresh sequences.
-
-    With the loss `horizon` of its training also within and beyond that: `within_horizon.kl_bits` and so on.
-    """
+    """Compare a network with the exact posterior on fresh sequences; with a `horizon` also within and beyond it."""
     sequences = evaluation_sequences(task, n, seed)
     log_probs = predict(model, sequences.tokens, sequences.scored)
     return evaluate_sides(log_probs, sequences, evaluation_generators(seed)[1], horizon)
@@ -53,30 +48,26 @@ def evaluate_model(
 def evaluate_sides(
     log_probs: LogProbs, sequences: Sequences, resamples: np.random.Generator, horizon: int | None
 ) -> Evaluation:
-    """Hold predictions against the posterior, and with a `horizon` also those within and beyond it."""
-    parts = {side: evaluate(log_probs[:, at], sequences.at(at), resamples) for side, at in _sides(sequences, horizon)}
+    """Compare predictions with the posterior, and with a `horizon` also those within and beyond it."""
+    sides = {"": slice(None)}
+    if horizon is not None and horizon < len(sequences.scored):
+        sides |= {"within_horizon.": slice(horizon), "beyond_horizon.": slice(horizon, None)}
+    parts = {side: evaluate(log_probs[:, at], sequences.at(at), resamples) for side, at in sides.items()}
     figures = {side + name: figure for side, part in parts.items() for name, figure in part.figures.items()}
     return dataclasses.replace(parts[""], figures=figures)
-
-
-def _sides(sequences: Sequences, horizon: int | None) -> list[tuple[str, slice]]:
-    """Scored positions: all, and with a horizon that some lie beyond, those on either side."""
-    if horizon is None or horizon >= len(sequences.scored):
-        return [("", slice(None))]
-    return [("", slice(None)), (f"{WITHIN}.", slice(horizon)), (f"{BEYOND}.", slice(horizon, None))]
 
 
 def evaluate_longer(
     model: PreTrainedModel, task: Task, n_observations: int, *, n: int = N_EVAL, seed: int = EVAL_SEED
 ) -> Evaluation:
-    """The same on sequences of more observations than the task of its training has."""
+    """The same on sequences of more observations than in training."""
     sequences = evaluation_sequences(longer(task, n_observations), n, seed)
     log_probs = predict(model, sequences.tokens, sequences.scored)
     return extrapolate(log_probs, sequences, task.n_positions, evaluation_generators(seed)[1])
 
 
 def check_limits(task: Task, limits: Mapping[str, float], horizon: int | None) -> None:
-    """Refuse a limit on a figure that the card will not have, and one that is no number, before anything is trained."""
+    """Raise `UsageError` for a limit on a figure that the card will lack, or one that is not finite."""
     if not limits:
         return
     sequences = evaluation_sequences(task, N_EVAL, EVAL_SEED)
@@ -94,7 +85,7 @@ def save(state: TrainingState, plan: TrainingPlan, folder: Path) -> TunnelCard:
     task, network, recipe = plan.task, plan.network, plan.recipe
     model = state.model.to("cpu")  # pyrefly: ignore[bad-argument-type]
     stored = getattr(torch, recipe.stored)
-    for weight in model.parameters():  # rounded to what is kept of them; rotary tables are not
+    for weight in model.parameters():  # rounded as stored; buffers are not
         weight.data = weight.data.to(stored).to(torch.float32)
     evaluation = evaluate_model(model, task, horizon=recipe.horizon)
     figures = dict(evaluation.figures)
@@ -140,10 +131,7 @@ def _write_curve(state: TrainingState, path: Path) -> None:
 
 
 def read_curve(folder: Path) -> list[CurvePoint]:
-    """The learning curve of a finished training: steps, stage, smoothed excess loss in bits, core-seconds.
-
-    Raises `ModelError` where the file is missing or damaged.
-    """
+    """The learning curve of a finished training; `ModelError` if the file is missing or damaged."""
     try:
         with (folder / CURVE_NAME).open(newline="", encoding="utf-8") as file:
             header, *rows = csv.reader(file)

@@ -1,14 +1,9 @@
-"""Evaluation: how far a network's predictions are from the exact posterior, and from knowing nothing.
+"""Evaluation: how far a network's predictions are from the exact posterior, and from no-skill baselines.
 
-docs/reference/training.md defines every figure. All information is in bits. The entropy error never stands without the
-KL, since a wrong distribution can have the right entropy. Beside them stands what can be had without inference over
-the whole sequence: `constant` answers one fixed distribution (the mean posterior, best by KL) or entropy (the median,
-best by absolute error); `position` one for every position. Both are fitted on the sequences they are judged on, which
-flatters them.
-
-Where positions ask different questions (named slices), each slice is measured alone: the figures of the primary one
-have plain names, those of the others begin with the name of their slice (`symbol.kl_bits`). Every figure is a function
-of weighted means over sequences; its interval is the 95 % percentile bootstrap over sequences.
+docs/reference/training.md defines every figure. The baselines `constant` and `position` answer one distribution (the
+mean posterior) or entropy (the median) for all positions or each; they are fitted on the evaluated sequences, which
+favours them. Named slices, for positions with different questions, are evaluated separately: figures of the first have
+plain names, those of others a prefix (`symbol.kl_bits`). Intervals are 95 % percentile bootstraps over sequences.
 """
 
 from collections.abc import Mapping
@@ -38,7 +33,7 @@ BEYOND_WINDOW = "kl_bits_beyond_window"
 TO_WINDOW_2 = "kl_to_window_2"
 """Figures of tasks that have readers of the last observations alone."""
 SIGNED = (BEYOND_WINDOW, "nll_gap_bits", "skill")
-"""Endings of the figures that may be below 0."""
+"""Suffixes of the figures that may be below 0."""
 
 FIGURE_UNITS: Mapping[str, str] = {
     "kl_bits": "bits",
@@ -64,10 +59,7 @@ WINDOW_NULL = Null("the best reader of the last observations alone", 0.0, (0.0, 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What was measured on `n` sequences: overall figures, a row for each scored position, and the no-skill floor.
-
-    `notes` say which figures there are none of, and why.
-    """
+    """Measurements on `n` sequences; `notes` say which figures are missing, and why."""
 
     figures: Mapping[str, Figure]
     by_position: Table
@@ -77,10 +69,10 @@ class Evaluation:
 
 
 def evaluate(log_probs: LogProbs, sequences: Sequences, rng: np.random.Generator) -> Evaluation:
-    """Hold predictions (natural log-probabilities over the vocabulary) against the posterior; `rng` resamples."""
+    """Compare predictions (natural log-probabilities over the vocabulary) with the posterior."""
     weights = resampled(len(sequences), rng)
     asked = asked_slices(sequences)
-    parts = {name: _evaluate_slice(*_only(log_probs, sequences, name), weights) for name in asked}
+    parts = {name: _evaluate_slice(*of_slice(log_probs, sequences, name), weights) for name in asked}
     if sequences.scored_slice is None:
         return parts[""]
     return Evaluation(
@@ -93,26 +85,23 @@ def evaluate(log_probs: LogProbs, sequences: Sequences, rng: np.random.Generator
 
 
 def asked_slices(sequences: Sequences) -> dict[str, str]:
-    """The slices that scored positions ask for, with what begins the names of their figures; "" where there is one."""
+    """The prefix of figure names by slice of the scored positions; the slice "" if they have no names."""
     if sequences.scored_slice is None:
         return {"": ""}
     first, *_ = names = sequences.slices
     return {name: "" if name == first else f"{name}." for name in names if name in sequences.scored_slice}
 
 
-def primary_slice(log_probs: LogProbs, sequences: Sequences) -> tuple[np.ndarray, Sequences]:
-    """Predictions and sequences where the primary slice is asked for; all of them where slices have no names."""
-    return _only(log_probs, sequences, next(iter(asked_slices(sequences))))
-
-
-def _only(log_probs: LogProbs, sequences: Sequences, name: str) -> tuple[np.ndarray, Sequences]:
+def of_slice(log_probs: LogProbs, sequences: Sequences, name: str = "") -> tuple[np.ndarray, Sequences]:
+    """Predictions and sequences at the positions of a slice (default: the primary one); all if slices have no names."""
+    name = name or next(iter(asked_slices(sequences)))
     if sequences.scored_slice is None:
         return log_probs, sequences
     return log_probs[:, sequences.scored_slice == name], sequences.only(name)
 
 
 def resampled(n: int, rng: np.random.Generator) -> Weights:
-    """How much each of `n` sequences weighs in each bootstrap resample; the first row is the sample itself."""
+    """The weight of each of `n` sequences in each bootstrap resample; the first row is the sample itself."""
     return np.concatenate([np.ones((1, n)), bootstrap_weights(np.arange(n), None, N_RESAMPLES, rng)]) / n
 
 
@@ -146,7 +135,7 @@ def _evaluate_slice(log_probs: LogProbs, sequences: Sequences, weights: Weights)
     if 2 in sequences.windows:
         values[TO_WINDOW_2] = ratio(values["kl_bits"], floor["window-2"])
     figures = {name: figure_of(values[name], unit) for name, unit in FIGURE_UNITS.items() if name in values}
-    if is_certain.any():  # a share of 0 or 1 has no spread to resample: the bound of Clopper and Pearson in its place
+    if is_certain.any():  # a share of 0 or 1 has no spread to resample: Clopper and Pearson's bound replaces it
         share, n = figures["accuracy_where_certain"], int(is_certain.any(axis=1).sum())
         low = share_bounds(n, n)[0] if share.value == 1.0 else share.low
         high = share_bounds(0, n)[1] if share.value == 0.0 else share.high
@@ -169,7 +158,7 @@ def score(log_probs: LogProbs, sequences: Sequences) -> Scores:
     kl = cross_entropy_bits(p, log2_in_slice) - bayes_bits
     on_support = allowed / allowed_mass[..., None]
     log2_p = np.log2(p, out=np.zeros_like(p), where=p > 0)
-    outside = np.clip(1.0 - slice_mass, 0.0, None)  # rounding leaves it a hair below zero
+    outside = np.clip(1.0 - slice_mass, 0.0, None)
     return {
         "entropy_error_bits": entropy_error,
         "absolute_entropy_error_bits": np.abs(entropy_error),
@@ -205,7 +194,6 @@ def _by_position(position_means: Mapping[str, Float[np.ndarray, "resample scored
 
 
 def _stacked(tables: Mapping[str, Table]) -> Table:
-    """The rows of the tables of all slices, with a column that says which slice."""
     first = next(iter(tables.values()))
     parts = [{"slice": name, **table.columns} for name, table in tables.items()]
     return Table.stacked(parts, {"slice": LABEL, **first.units}, first.caption)
@@ -225,7 +213,7 @@ def baseline_kl(sequences: Sequences) -> dict[str, Float[np.ndarray, "sequence s
 
 
 def baselines(sequences: Sequences) -> Table:
-    """Entropy error and KL of every baseline; each blind entry is the best of its kind by its own measure."""
+    """Entropy error and KL of every baseline."""
     bayes_bits = entropy_bits(sequences.posterior)
     entropies = {
         "uniform": np.log2(sequences.posterior.shape[-1]),
@@ -246,7 +234,7 @@ def baselines(sequences: Sequences) -> Table:
 
 
 def by_predictor(baselines: Table) -> dict[str, dict[str, float]]:
-    """The table as a card keeps it; `<slice>.<predictor>` for slices after the primary one."""
+    """The table as stored in a card; `<slice>.<predictor>` for slices after the primary one."""
     slices = baselines["slice"].tolist() if "slice" in baselines else [""] * baselines.n_rows
     parts = zip(slices, baselines["predictor"].tolist(), strict=True)
     names = [name if part == slices[0] else f"{part}.{name}" for part, name in parts]
@@ -255,7 +243,7 @@ def by_predictor(baselines: Table) -> dict[str, dict[str, float]]:
 
 
 def longer(task: Task, n_observations: int) -> Task:
-    """The task over more observations than a network was trained on; refused where it is no longer at all."""
+    """The task over more observations than in training; `UsageError` if its sequences are not longer."""
     lengthened = task.lengthened(n_observations)
     n, n_trained = lengthened.n_positions, task.n_positions
     if n <= n_trained:
@@ -271,14 +259,10 @@ def longer(task: Task, n_observations: int) -> Task:
 
 
 def extrapolate(log_probs: LogProbs, sequences: Sequences, n_trained: int, rng: np.random.Generator) -> Evaluation:
-    """Hold predictions on lengthened sequences against the posterior; `n_trained` is the trained length in tokens.
-
-    A mean over all positions would hide where a network breaks, so its figures compare what lies up to and beyond that
-    length, in the primary slice; the curves are of all slices.
-    """
+    """Evaluate lengthened sequences: figures up to and beyond `n_trained` tokens in the primary slice, all curves."""
     evaluation = evaluate(log_probs, sequences, rng)
     weights = resampled(len(sequences), rng)
-    log_probs, sequences = primary_slice(log_probs, sequences)
+    log_probs, sequences = of_slice(log_probs, sequences)
     scored = score(log_probs, sequences)
     is_beyond = sequences.scored >= n_trained
     if is_beyond.all() or not is_beyond.any():
@@ -299,7 +283,7 @@ def extrapolate(log_probs: LogProbs, sequences: Sequences, n_trained: int, rng: 
 
 
 def figure_scalars(found: Evaluation) -> dict[str, Scalar]:
-    """Every figure with its interval over sequences; of the errors that baselines are measured by, uniform answers."""
+    """Every figure as a scalar; errors that the baselines have too get the uniform answer as null."""
     nulls = {name: WINDOW_NULL for name in found.figures if name.endswith(BEYOND_WINDOW)}
     for predictor, errors in by_predictor(found.baselines).items():
         if predictor.endswith("uniform"):
@@ -307,17 +291,13 @@ def figure_scalars(found: Evaluation) -> dict[str, Scalar]:
                 name = predictor.removesuffix("uniform") + figure
                 nulls[name] = Null("uniform over the answers", value, (value, value))
     return {
-        name: _scalar(figure, nulls.get(name), found.n, name.replace("_", " ").replace(".", ": "))
+        name: figure_scalar(figure, nulls.get(name), found.n, name.replace("_", " ").replace(".", ": "))
         for name, figure in found.figures.items()
     }
 
 
-def resampled_scalar(values: np.ndarray, unit: str, null: Null, n: int, meaning: str) -> Scalar:
-    """A scalar from its values under `resampled` weights."""
-    return _scalar(figure_of(values, unit), null, n, meaning)
-
-
-def _scalar(figure: Figure, null: Null | None, n: int, meaning: str) -> Scalar:
+def figure_scalar(figure: Figure, null: Null | None, n: int, meaning: str) -> Scalar:
+    """A figure over `n` sequences as a scalar."""
     interval = Interval(figure.low, figure.high, "95 % percentile bootstrap over sequences")
     null_or_why = null or "no baseline of this figure is measured"
     return Scalar.of(figure.value, figure.unit, interval, null_or_why, n=n, n_unit="sequence", meaning=meaning)

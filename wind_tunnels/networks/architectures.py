@@ -1,4 +1,4 @@
-"""What a network is made of: its architecture, its sizes and the spread of its weights at the start."""
+"""Architecture, sizes and initial weight scales of a network."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,8 +9,6 @@ from interp.system.values import read
 
 from ..validation import POSITIVE, Checked, Conflict
 
-DEFAULT_HEADS = 4
-DEFAULT_EXPERTS, DEFAULT_ACTIVE = 4, 2
 ATTENTION, FEED_FORWARD, GATE, EXPERTS = "attention", "feed-forward of its own", "gate", "experts"
 GROUPED, WINDOW = "grouped heads", "window"
 BARE = "layers without residual connections"
@@ -18,7 +16,6 @@ _TRANSFORMER = frozenset({ATTENTION, "heads", FEED_FORWARD})
 
 Layers = Sequence[int] | int | str
 """Layers as a list, a single number, or `0,1`; a network keeps them as a sorted tuple."""
-
 
 ARCHITECTURES: Mapping[str, frozenset[str]] = {
     "gpt-neox": _TRANSFORMER,
@@ -31,7 +28,7 @@ ARCHITECTURES: Mapping[str, frozenset[str]] = {
     "mlp-context": frozenset({FEED_FORWARD}),
     "mamba": frozenset(),
 }
-"""What each architecture has or leaves to choose."""
+"""The features of each architecture."""
 
 NEEDED: Mapping[str, str] = {
     "n_heads": "heads",
@@ -42,40 +39,36 @@ NEEDED: Mapping[str, str] = {
     "n_experts": EXPERTS,
     "n_active": EXPERTS,
 }
-"""Settings that only some architectures have, and what these have."""
+"""Settings that need a feature."""
 
 
 def architecture(arch: str) -> frozenset[str]:
-    """What the architecture of this name has; an unknown one lists the nearest."""
+    """The features of an architecture; an unknown name lists the nearest."""
     return named("architecture", str(arch), ARCHITECTURES)
 
 
 def has(arch: str, setting: str) -> bool:
-    """Whether this setting means anything to the architecture."""
+    """Whether the architecture has this setting."""
     return setting not in NEEDED or NEEDED[setting] in architecture(arch)
 
 
 def feed_forward_step(arch: str) -> int:
-    """The step in which its width grows: rows of experts' matrices have to be whole multiples of 16 bytes."""
+    """The step of its width: torch needs rows of experts' matrices in multiples of 16 bytes."""
     return 4 if EXPERTS in ARCHITECTURES[arch] else 1
 
 
 @dataclass(frozen=True)
 class Network(Checked):
-    """Architecture and sizes of a network, and the spread of its weights at the start.
+    """Architecture, sizes and initial weight scales of a network.
 
-    `n_heads` left out is 4 where there is attention. `d_mlp` left out is four times `d_model`, two thirds of that where
-    the MLP is gated, so that families match in size. `n_kv_heads` below `n_heads` groups the heads (llama, mistral,
-    mixtral); `window` is how many tokens back attention reaches, the token itself included (mistral).
-    `attention_layers` are those that keep attention, all if left out: elsewhere the output projection of attention is
-    zero and stays so, which leaves an ordinary checkpoint of the family. Without `has_residual` the layers of an lstm
-    follow one another without residual connections and norms, as in the papers, where nine of them did not train. A
-    mixtral has `n_experts` feed-forwards of width `d_mlp` in every layer, 4 if left out, and each token passes
-    `n_active`, 2 if left out.
+    `n_heads` defaults to 4 where there is attention; `d_mlp` to four times `d_model`, two thirds of that if gated.
+    `n_kv_heads` below `n_heads` groups the heads (llama, mistral, mixtral); attention spans `window` tokens, the
+    current one included (mistral). `attention_layers` keep attention (default: all); elsewhere its output projection is
+    fixed at zero. Without `has_residual` an lstm has no residual connections and norms, as in the papers, where nine
+    such layers did not train. A mixtral has `n_experts` feed-forwards per layer (default 4), `n_active` per token (2).
 
-    `init_std` is the spread of every matrix, `embedding_std` of the token embeddings; the matrices that write to the
-    residual stream start out `residual_scale` times smaller (an lstm has none), without which the identity of the
-    token drowns in the sequential families and recall does not form.
+    `init_std` is the standard deviation of every matrix, `embedding_std` of the token embeddings. Matrices that write
+    to the residual stream start `residual_scale` times smaller (an lstm has none): else recall does not form.
     """
 
     arch: str = "gpt-neox"
@@ -104,10 +97,10 @@ class Network(Checked):
     def __post_init__(self) -> None:
         kind = architecture(self.arch)
         if ATTENTION in kind and self.n_heads is None:
-            object.__setattr__(self, "n_heads", DEFAULT_HEADS)
+            object.__setattr__(self, "n_heads", 4)
         if EXPERTS in kind:
-            object.__setattr__(self, "n_experts", self.n_experts or DEFAULT_EXPERTS)
-            object.__setattr__(self, "n_active", self.n_active or min(DEFAULT_ACTIVE, self.n_experts or 1))
+            object.__setattr__(self, "n_experts", self.n_experts or 4)
+            object.__setattr__(self, "n_active", self.n_active or min(2, self.n_experts or 1))
         if self.attention_layers is not None:
             object.__setattr__(self, "attention_layers", _layers(self.attention_layers))
         super().__post_init__()
@@ -132,7 +125,7 @@ class Network(Checked):
         yield self.d_model % (2 * self.n_heads) > 0, found, fix
         found = f"{self.n_kv_heads} key-value heads do not divide {self.n_heads} heads"
         yield self.n_heads % (self.n_kv_heads or 1) > 0, found, "Choose n_kv_heads that divides n_heads."
-        for layer in () if self.attention_layers is None else _layers(self.attention_layers):
+        for layer in self.attending_layers:
             found = f"attention_layers names layer {layer}, and there are 0 to {self.n_layers - 1}"
             yield not 0 <= layer < self.n_layers, found, "Name layers that there are."
 
@@ -145,10 +138,9 @@ class Network(Checked):
         return width - width % feed_forward_step(self.arch)
 
     @property
-    def silent_layers(self) -> tuple[int, ...]:
-        """The layers whose attention is switched off."""
-        kept = range(self.n_layers) if self.attention_layers is None else _layers(self.attention_layers)
-        return tuple(layer for layer in range(self.n_layers) if layer not in kept)
+    def attending_layers(self) -> Sequence[int]:
+        """The layers that keep attention."""
+        return range(self.n_layers) if self.attention_layers is None else _layers(self.attention_layers)
 
 
 def _layers(given: Layers) -> tuple[int, ...]:

@@ -1,8 +1,4 @@
-"""A causal language model of our own: embedding, a stack of blocks, final norm, output head.
-
-What passes from block to block is its residual stream. It is an ordinary transformers model: `save_pretrained` writes
-its checkpoint, and `AutoModelForCausalLM` reads it once the module of its family was imported.
-"""
+"""A `transformers` causal language model: embedding, a stack of blocks, final norm, output head."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -15,7 +11,7 @@ from transformers.modeling_outputs import CausalLMOutput
 
 
 class BlockStackConfig(PreTrainedConfig):
-    """The sizes that every stack has, beside what every configuration of transformers has."""
+    """The sizes of every stack."""
 
     vocab_size: int = 20
     hidden_size: int = 64
@@ -26,7 +22,7 @@ class BlockStackConfig(PreTrainedConfig):
 
 
 class BlockStack(PreTrainedModel):
-    """Embedding, blocks, norm, head. Every token is predicted from itself and those before it."""
+    """Embedding, blocks, norm, head; padding is on the right."""
 
     base_model_prefix = ""
     main_input_name = "input_ids"
@@ -39,13 +35,13 @@ class BlockStack(PreTrainedModel):
         self.lm_head = nn.Linear(config.hidden_size, config.vocab_size, bias=False)
 
     def embed(self, input_ids: Int[torch.Tensor, "batch pos"]) -> Float[torch.Tensor, "batch pos d_model"]:
-        """What the first block receives."""
+        """The input of the first block."""
         return self.embed_tokens(input_ids)
 
     def through_blocks(
         self, x: Float[torch.Tensor, "batch pos d_model"], attention_mask: torch.Tensor | None
     ) -> Float[torch.Tensor, "batch pos d_model"]:
-        """What the last block returns. Padding stands on the right, where nothing before it can see it."""
+        """The output of the last block."""
         for block in self.layers:
             x = block(x)
         return x
@@ -57,7 +53,7 @@ class BlockStack(PreTrainedModel):
         logits_to_keep: int | Int[torch.Tensor, " kept"] = 0,
         use_cache: bool | None = None,
     ) -> CausalLMOutput:
-        """Logits at all positions (0), the last few (a number) or the named ones; there is no cache."""
+        """Logits at all positions (0), the last few (a number) or the given ones; there is no cache."""
         x = self.final_norm(self.through_blocks(self.embed(input_ids), attention_mask))
         kept = slice(-logits_to_keep, None) if isinstance(logits_to_keep, int) else logits_to_keep
         return CausalLMOutput(logits=self.lm_head(x[:, kept]))

@@ -1,8 +1,4 @@
-"""Networks of equal capacity: the width at which one architecture has as many parameters as another.
-
-Comparisons between architectures mean little where one has more to remember with. Only the width is chosen; depth and
-everything else stay as they are.
-"""
+"""Networks of equal capacity: the width at which one architecture has as many parameters as another."""
 
 import math
 from bisect import bisect_right
@@ -15,15 +11,11 @@ from .architectures import FEED_FORWARD, Network, architecture, feed_forward_ste
 from .networks import count_parameters
 
 TOLERANCE = 0.02
-"""Parameter counts agree to within this share."""
+"""Parameter counts agree within this share."""
 
 
 def matched_to(network: Network, reference: Network, task: Task) -> Network:
-    """`network` with the width at which it has as many parameters as `reference` on this task, within 2 %.
-
-    Where the architecture has a feed-forward, its width takes up what whole widths of the stream leave over. Raises
-    `UsageError` where no width comes close enough: at small sizes one more unit can be worth more than 2 %.
-    """
+    """`network` at the width with as many parameters as `reference` on a task; `UsageError` if none is within 2 %."""
     target = count_parameters(reference, task)
     below = widest_not_above(network, task, target)
     above = below + _unit(network)
@@ -38,17 +30,13 @@ def matched_to(network: Network, reference: Network, task: Task) -> Network:
             found=f"the nearest have {near}, and {TOLERANCE:.0%} is allowed",
             fix="Choose another number of layers, or a larger network to match.",
         )
-    return min(close, key=lambda candidate: (_distortion(candidate), gaps[candidate]))
+    usual = {candidate: _at(candidate, candidate.d_model).d_feed_forward for candidate in close}
+    return min(close, key=lambda each: (abs(math.log(each.d_feed_forward / usual[each])), gaps[each]))
 
 
 def _unit(network: Network) -> int:
-    """The least step in width: heads have an even number of dimensions each."""
+    """The step in width: heads have an even number of dimensions."""
     return 2 * network.n_heads if network.n_heads is not None else 1
-
-
-def _distortion(network: Network) -> float:
-    """How far the feed-forward is from its usual width, as a factor (0: not at all)."""
-    return abs(math.log(network.d_feed_forward / _at(network, network.d_model).d_feed_forward))
 
 
 def _at(network: Network, width: int) -> Network:
@@ -56,7 +44,7 @@ def _at(network: Network, width: int) -> Network:
 
 
 def widest_not_above(network: Network, task: Task, target: int) -> int:
-    """The largest width with at most `target` parameters; 0 where even the least has more."""
+    """The largest width with at most `target` parameters, or 0."""
     unit = _unit(network)
 
     def count(n_units: int) -> int:
@@ -69,7 +57,7 @@ def widest_not_above(network: Network, task: Task, target: int) -> int:
 
 
 def _with_feed_forward(network: Network, task: Task, target: int) -> Network:
-    """The same with the feed-forward made as wide as comes closest; parameters grow evenly with its width."""
+    """The network with the feed-forward width that comes closest; the parameters grow linearly with it."""
     if FEED_FORWARD not in architecture(network.arch):
         return network
     step, width = feed_forward_step(network.arch), network.d_feed_forward

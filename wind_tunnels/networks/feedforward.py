@@ -1,9 +1,7 @@
-"""Feed-forward networks on a window of tokens: the same MLP at every position, and nothing else.
+"""Feed-forward networks on a window of tokens: the same MLP at every position.
 
-The last `n_context` tokens up to the current one are embedded, laid side by side (zeros where the sequence has not
-begun) and mapped into the stream; blocks of norm and MLP add to it. With one token of context the network sees the
-current token only, and no evidence: the papers' strawman. With as many as a sequence has it sees the whole padded
-prefix, and of a longer sequence the last `n_context` tokens.
+The embeddings of the last `n_context` tokens (zeros before the sequence) are concatenated and mapped into the residual
+stream. With one token of context the network sees no evidence: the papers' strawman.
 """
 
 from collections.abc import Callable
@@ -21,7 +19,7 @@ from .block_stack import BlockStack, BlockStackConfig
 
 
 class MLPConfig(BlockStackConfig):
-    """`n_context`: how many tokens each position sees, itself included."""
+    """`n_context`: the number of tokens each position sees, itself included."""
 
     model_type = "mlp"
     intermediate_size: int = 256

@@ -1,11 +1,4 @@
-"""Networks: small transformers models of the architectures, with fresh weights, and what they predict.
-
-`gpt-neox` adds attention and MLP in parallel and rotates queries and keys; `phi` does so too, with biases on every
-projection; `llama` is sequential with RMS norms, a gated MLP and, if asked, grouped key-value heads; `mistral` is llama
-with a sliding window; `mixtral` is llama with experts in place of the MLP; `mamba` is transformers' own with the scan
-of `selective_scan`, a step of which is 2.2 to 2.3 times slower than attention here. `lstm` and `mlp` are in `recurrent`
-and `feedforward`. Checkpoints are what `save_pretrained` writes.
-"""
+"""Networks: small `transformers` models with fresh weights, and their predictions."""
 
 import math
 from collections.abc import Mapping
@@ -49,19 +42,18 @@ from .recurrent import LSTMConfig, initialise_lstm
 from .selective_scan import scan_quickly
 
 FEWEST_POSITIONS = 1024
-"""Rotary tables reach at least this far and four times a sequence, so that longer sequences can be read."""
+"""Rotary tables cover at least this and four times a sequence, so that longer sequences can be read."""
 
 TOKENS_AT_ONCE = 64_000
-"""How many pass through a network together, where predictions are wanted."""
+"""Tokens in a batch of predictions, at most."""
 
 
 @dataclass(frozen=True)
 class ModelBuilder:
-    """The kind of configuration of an architecture, and which of its modules write to the residual stream.
+    """The configuration class of an architecture, and its modules that write to the residual stream.
 
-    `fields` are those that follow from nothing in the network. Matrices of the modules `keeps` stay as transformers
-    draws them: their numbers mean rates, not maps. `bare` are matrices, or stacks of them, that belong to no linear
-    module.
+    `fields` are constants of the configuration. Modules in `keeps` stay as `transformers` initialises them: they are
+    rates, not maps. `bare` are matrices, or stacks of them, outside linear modules.
     """
 
     kind: type[PreTrainedConfig]
@@ -84,7 +76,6 @@ def config_of(network: Network, task: Task) -> PreTrainedConfig:
     if ATTENTION in has:
         found |= {
             "num_attention_heads": network.n_heads,
-            # A power of two: nothing is learned per position, and the rotary table costs nothing.
             "max_position_embeddings": max(FEWEST_POSITIONS, 4 * 2 ** math.ceil(math.log2(task.n_positions))),
             "rope_parameters": {"rope_type": "default", "rope_theta": 10_000.0, "partial_rotary_factor": 1.0},
             "use_cache": False,
@@ -106,7 +97,7 @@ def build(network: Network, task: Task, generator: torch.Generator) -> PreTraine
     """A network for the task with fresh float32 weights, drawn from `generator` alone."""
     config = config_of(network, task)
     with torch.random.fork_rng(devices=[]), quiet_libraries():
-        if BUILDERS[network.arch].keeps:  # what transformers draws from the global generator, else drawn anew below
+        if BUILDERS[network.arch].keeps:  # these weights come from the global generator
             torch.manual_seed(int(torch.randint(2**62, (), generator=generator)))
         attention = attention_implementation(config)
         model = AutoModelForCausalLM.from_config(config, dtype=torch.float32, attn_implementation=attention)
@@ -117,12 +108,9 @@ def build(network: Network, task: Task, generator: torch.Generator) -> PreTraine
 
 
 def switch_off_attention(model: PreTrainedModel, network: Network) -> None:
-    """Zero and freeze the output projection of attention in every layer that is to have none.
-
-    Whoever loads other weights into a network calls this again.
-    """
+    """Zero and freeze the output projection of attention where the network has none; also after loading weights."""
     family = family_of(model.config)
-    for layer in network.silent_layers:
+    for layer in set(range(network.n_layers)) - set(network.attending_layers):
         assert family.out is not None
         for parameter in attrgetter(family.out)(family.attention_modules(model)[layer]).parameters():
             parameter.requires_grad_(False).zero_()
@@ -153,7 +141,7 @@ def _initialise(model: PreTrainedModel, network: Network, generator: torch.Gener
 def logits_at(
     model: nn.Module, tokens: Int[torch.Tensor, "sequence pos"], scored: Int[torch.Tensor, " scored"]
 ) -> Float[torch.Tensor, "sequence scored vocab"]:
-    """The logits at the scored positions; no other is computed."""
+    """The logits at the scored positions alone."""
     return model(input_ids=tokens, logits_to_keep=scored, use_cache=False).logits
 
 
@@ -172,13 +160,13 @@ def predict(
 
 
 def count_parameters(network: Network, task: Task) -> int:
-    """How many numbers the network for this task will have; no weights are made."""
+    """The number of parameters of the network for this task, without making weights."""
     with torch.device("meta"), quiet_libraries():
         return AutoModelForCausalLM.from_config(config_of(network, task)).num_parameters()
 
 
 def attention_implementation(config: PreTrainedConfig) -> str | None:
-    """What `transformers` is to compute attention with; None of a network without it."""
+    """The `attn_implementation` of a network; None without attention."""
     return "sdpa" if family_of(config).has_attention else None
 
 

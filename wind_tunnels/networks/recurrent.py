@@ -1,7 +1,6 @@
-"""LSTM: all that is known of the past lies in a state of fixed size.
+"""LSTM networks.
 
-Source: Hochreiter and Schmidhuber (1997); Gers and others (2000) for the forget gate, which starts open here
-(Jozefowicz and others, 2015).
+Source: Hochreiter and Schmidhuber (1997); forget gate: Gers and others (2000), open at first: Jozefowicz (2015).
 """
 
 import torch
@@ -15,14 +14,14 @@ from .block_stack import BlockStack, BlockStackConfig
 
 
 class LSTMConfig(BlockStackConfig):
-    """`has_residual`: every layer adds to its input, behind a norm; without it, layers follow one another bare."""
+    """`has_residual`: every layer has a norm and a residual connection."""
 
     model_type = "lstm"
     has_residual: bool = True
 
 
 class RecurrentBlock(nn.Module):
-    """One layer of LSTM as wide as the stream."""
+    """One LSTM layer as wide as the residual stream."""
 
     def __init__(self, config: LSTMConfig) -> None:
         super().__init__()
@@ -48,7 +47,7 @@ class LSTMForCausalLM(BlockStack):
 
 @torch.no_grad()
 def initialise_lstm(lstm: nn.LSTM, std: float, generator: torch.Generator) -> None:
-    """Normal weights, biases of 0, and 1 for the forget gate: at the start nothing is forgotten soon."""
+    """Normal weights; biases are 0, and 1 for the forget gate."""
     for name, parameter in lstm.named_parameters():
         if name.startswith("weight"):
             parameter.normal_(0.0, std, generator=generator)

@@ -2,9 +2,8 @@
 
     h_t = exp(Δ_t A) h_{t−1} + Δ_t x_t B_t        y_t = h_t · C_t
 
-transformers' scan in plain torch cuts the inputs of every position out of one tensor, and the gradient of each cut is a
-tensor of that whole size: the cost grows with the square of the length. Here both passes go through the positions once
-and write into tensors made beforehand. The weights, and so what is saved, are transformers' own.
+The cost of the plain torch scan in `transformers` grows with the square of the length, since the gradient of each slice
+has the size of the whole tensor. Here both passes write into preallocated tensors. The weights are the same.
 """
 
 import torch
@@ -58,7 +57,7 @@ class SelectiveScan(torch.autograd.Function):
 
 
 class ScanMixer(MambaMixer):
-    """transformers' mixer with the scan above where a whole sequence is read at once; with a cache, the parent's."""
+    """The mixer of `transformers` with this scan; with a cache, the parent's."""
 
     def forward(self, hidden_states, cache_params=None, attention_mask=None, **kwargs):
         held = kwargs.pop("cache", cache_params)  # so it is called from transformers 5.24 on
@@ -82,7 +81,7 @@ class ScanMixer(MambaMixer):
 
 
 def scan_quickly(model: nn.Module) -> None:
-    """Let every Mamba mixer of the network scan as above; its weights, their names and its config stay."""
+    """Give every Mamba mixer of the network this scan; weights and configuration stay."""
     for module in model.modules():
         if type(module) is MambaMixer:
             module.__class__ = ScanMixer

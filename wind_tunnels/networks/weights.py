@@ -1,4 +1,4 @@
-"""Trained weights: a checkpoint by name or folder, from which another training may start."""
+"""Trained weights: checkpoints by name or folder."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ WEIGHTS_NAME = "model.safetensors"
 
 @dataclass(frozen=True)
 class TunnelCheckpoint:
-    """A checkpoint that was found: its folder, the task it was trained on and its card as plain data."""
+    """A checkpoint: its folder, the task it was trained on and its card as plain data."""
 
     folder: Path
     task: Task
@@ -40,7 +40,7 @@ class TunnelCheckpoint:
 
     @property
     def network(self) -> Network:
-        """Family and sizes."""
+        """Architecture and sizes."""
         return Network(arch=self.card["arch"], **self.card["network"])
 
     @cached_property
@@ -48,7 +48,7 @@ class TunnelCheckpoint:
         return weights_fingerprint(self.folder)
 
     def record(self) -> dict[str, str]:
-        """What of it belongs to the plan and the card of a training that starts from it: not where it lay."""
+        """Its entry in the plan and the card of a training that starts from it."""
         return {"tunnel": self.name, "fingerprint": self.fingerprint}
 
     def refuse_larger(self, task: Task) -> None:
@@ -84,7 +84,7 @@ def load_weights(folder: Path) -> PreTrainedModel:
         )
     refuse_changed(folder)
     with quiet_libraries():
-        families()  # so that transformers knows the networks that other packages bring
+        families()  # registers the networks of other packages
         config = AutoConfig.from_pretrained(folder)
         attention = attention_implementation(config)
         model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation=attention)
@@ -93,7 +93,7 @@ def load_weights(folder: Path) -> PreTrainedModel:
 
 
 def save_weights(model: PreTrainedModel, folder: Path, stored: torch.dtype) -> None:
-    """What `save_pretrained` writes, with weights in this precision; the configuration says what they are read as."""
+    """Write a checkpoint with weights in this precision."""
     model.save_pretrained(folder)
     if stored != torch.float32:
         weights = {name: weight.to(stored) for name, weight in load_file(folder / WEIGHTS_NAME).items()}

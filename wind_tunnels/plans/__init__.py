@@ -1,3 +1,3 @@
-"""From settings to trained and evaluated networks: one, a sweep over settings, a shipped one again."""
+"""From settings to trained and evaluated networks: one, a sweep, or a shipped one again."""
 
 __all__ = ["rebuild", "settings", "sweep", "train_tunnel"]

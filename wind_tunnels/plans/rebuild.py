@@ -15,7 +15,7 @@ from .train_tunnel import plan_from_card, train_and_evaluate
 
 @dataclass(frozen=True)
 class Rebuild:
-    """A shipped checkpoint beside the same training done again; `other_steps` came out with other weights."""
+    """A shipped checkpoint and the same training repeated; weights differ at `other_steps`."""
 
     shipped: TunnelCard
     rebuilt: TunnelCard
@@ -24,7 +24,7 @@ class Rebuild:
 
     @property
     def failures(self) -> list[str]:
-        """In words, every figure with a limit that the rebuild misses, by the limit or by the card's tolerance."""
+        """Every figure with a limit that the rebuild misses, by the limit or by the card's tolerance."""
         found = []
         factor = 1.0 + self.shipped.tolerance
         for name, figure in self.shipped.figures.items():
@@ -39,7 +39,7 @@ class Rebuild:
         return found
 
     def in_words(self) -> str:
-        """What came out, in one line."""
+        """The result in one line."""
         same = "bit for bit the same weights" if self.is_identical else "other weights than shipped"
         if self.other_steps:
             same += f" (at steps {', '.join(map(str, self.other_steps))} other weights)"
@@ -48,11 +48,7 @@ class Rebuild:
 
 
 def rebuild(shipped: Path, kind: type[Task], folder: Path, on_step: OnStep | None = None) -> Rebuild:
-    """Train a shipped checkpoint again from its card, into another folder, and compare weights and figures.
-
-    Checkpoints taken on the way are taken again and compared too. `UsageError` where the folder holds something else
-    than a rebuild that was stopped.
-    """
+    """Train a shipped checkpoint again from its card into a folder, empty or of an interrupted rebuild, and compare."""
     if not (folder / STATE_NAME).is_file() and any(path.is_file() for path in folder.glob("*")):
         raise UsageError(
             asked=f"rebuilding into {folder}",

@@ -1,9 +1,7 @@
-"""Sweeps: some settings varied, one at a time or in every combination, each trained with several seeds.
+"""Sweeps: settings varied one at a time or in every combination, each trained with several seeds.
 
-Trainings of a sweep are matched: they share everything but what is varied. One at a time, the first value of each
-setting is the reference; a setting that only some architectures have is varied on the first named one that has it.
-A combination that makes no sense is refused before anything is trained; a training that fails is reported in its place
-and stops nothing. What is finished is not trained again, so the same command goes on where it was stopped.
+One at a time, the first value of each setting is the reference; a setting that only some architectures have is varied
+on the first named one that has it. A training that fails is reported and stops nothing; the same command resumes.
 """
 
 import json
@@ -34,24 +32,25 @@ Settings = Mapping[str, Any]
 
 @dataclass
 class Cell:
-    """One combination of settings: its plans by seed, and what became of them."""
+    """One combination of settings: its plans and their results by seed, a finished training or an error."""
 
     settings: Settings
     plans: Mapping[int, TrainingPlan]
-    finished: dict[int, FinishedTraining] = field(default_factory=dict)
-    failures: dict[int, str] = field(default_factory=dict)
+    ended: dict[int, FinishedTraining | str] = field(default_factory=dict)
 
     def record(self) -> dict[str, Any]:
-        """As `sweep.json` keeps it."""
-        cards = [training.card for training in self.finished.values()]
+        """The entry in `sweep.json`."""
+        ended = [(seed, self.ended[seed]) for seed in self.plans if seed in self.ended]
+        finished = [(seed, each) for seed, each in ended if isinstance(each, FinishedTraining)]
+        cards = [training.card for _, training in finished]
         return {
             "settings": dict(self.settings),
             "n_parameters": cards[0].n_parameters if cards else None,
-            "runs": [_run(seed, training) for seed, training in self.finished.items()],
+            "runs": [_run(seed, training) for seed, training in finished],
             "figures": {name: _over_seeds([card.figures[name].value for card in cards]) for name in FIGURES},
             "core_seconds": _over_seeds([card.core_seconds for card in cards]),
             "baselines": {name: dict(errors) for name, errors in cards[0].baselines.items()} if cards else {},
-            "failures": {str(seed): words for seed, words in self.failures.items()},
+            "failures": {str(seed): words for seed, words in ended if isinstance(words, str)},
         }
 
 
@@ -64,7 +63,7 @@ def cells(
     crossed: bool = False,
     keep: Keep = (),
 ) -> list[Cell]:
-    """Every combination with its plans, or one setting varied at a time; `UsageError` if one cannot be trained."""
+    """Every combination (`crossed`), or one setting varied at a time; `UsageError` if one cannot be trained."""
     faults = [f"{name} is set and varied" for name in sorted(set(fixed) & set(varied))]
     faults += [f"{name} has no value" for name, each in varied.items() if not each]
     faults += ["seeds are counted by --seeds"] if "seed" in varied else []
@@ -92,12 +91,12 @@ def cells(
 
 
 def label(settings: Settings) -> str:
-    """A combination in words."""
+    """A combination in words, for messages."""
     return ", ".join(f"{name} = {value}" for name, value in settings.items()) or "the only combination"
 
 
 def _one_at_a_time(values: Mapping[str, Sequence[Any]], fixed: Settings) -> Iterator[Settings]:
-    """Every architecture with the first value of all that it has, then each other value where it can be varied."""
+    """Every architecture with the reference values, then each other value where it can be varied."""
     named = values.get("arch", ())
     archs = [str(arch) for arch in named] or [str(fixed.get("arch", "gpt-neox"))]
     common = {name: each[0] for name, each in values.items() if name != "arch"}
@@ -126,18 +125,12 @@ def run_sweep(
     out: Path,
     on_begin: Callable[[TrainingPlan], OnStep | None],
 ) -> dict[str, Any]:
-    """Train every plan, side by side in processes; the table is written after each.
-
-    `on_begin` hears of a plan, where that is trained, and may return its `on_step`.
-    """
+    """Train every plan in parallel and write the table after each; `on_begin(plan)` may return its `on_step`."""
     places = [(cell, seed) for cell in swept for seed in cell.plans]
     plans = [cell.plans[seed] for cell, seed in places]
     for i, ended in side_by_side(partial(_attempt, out=out, on_begin=on_begin), plans, out):
         cell, seed = places[i]
-        if isinstance(ended, str):
-            cell.failures[seed] = ended
-        else:
-            cell.finished = dict(sorted({**cell.finished, seed: ended}.items()))
+        cell.ended[seed] = ended
         _write(task, swept, out)
     return _write(task, swept, out)
 
@@ -145,17 +138,17 @@ def run_sweep(
 def _attempt(
     plan: TrainingPlan, out: Path, on_begin: Callable[[TrainingPlan], OnStep | None]
 ) -> FinishedTraining | str:
-    """The training of a plan, or what went wrong: that is told, and the others go on."""
+    """The finished training of a plan, or its error as text."""
     try:
         return train_tunnel(plan, out, on_begin(plan))
     except InterpError as error:
         return str(error)
-    except Exception:  # of any kind, in full
+    except Exception:
         return traceback.format_exc()
 
 
 def _over_seeds(values: Sequence[float]) -> dict[str, Any]:
-    """Mean over seeds of what cannot be negative with its 95 % t interval, cut at 0, or why there is none."""
+    """Mean over seeds with its 95 % t interval, cut at 0, or the reason for none."""
     if not values:
         return {"mean": None, "interval": None, "interval_reason": "no training was finished", "n_seeds": 0}
     found = t_mean(values)
@@ -186,6 +179,6 @@ def _write(task: str, swept: Sequence[Cell], out: Path) -> dict[str, Any]:
 
 
 def _variant(settings: Settings, seed: int) -> str:
-    """What tells the folder of a run from the others: `n_layers2-window6-seed0`; the architecture is in the name."""
+    """The suffix of the folder of a run: `n_layers2-window6-seed0`."""
     parts = [f"{name}{value}" for name, value in settings.items() if name != "arch"]
     return "-".join(re.sub(r"[^A-Za-z0-9._]+", "-", part).strip("-") for part in [*parts, f"seed{seed}"])

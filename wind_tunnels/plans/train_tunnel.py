@@ -1,8 +1,4 @@
-"""One training from its settings to the evaluated folder it ends in.
-
-A training that was interrupted is resumed, and one that is finished is not repeated: both are recognised by what the
-training depends on, never by a name alone.
-"""
+"""One training from its settings to an evaluated folder; it is resumed, or read if finished, by all it depends on."""
 
 import dataclasses
 import os
@@ -12,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from interp.errors import UnknownName, UsageError
+from interp.errors import UsageError, named
 from interp.loading.quiet_libraries import quiet_libraries
 from interp.loading.sources import kept_steps
 from interp.records.tunnel_card import CARD_NAME, TunnelCard, read_card
@@ -34,15 +30,15 @@ from ..training.sampling import refuse_too_many, stages_of
 
 Found = TypeVar("Found")
 Keep = Collection[int] | Literal["log"]
-"""Steps whose weights are kept; `log` are 0, 1, 2, 4, 8 ... up to the end, which the training leaves anyway."""
+"""Steps whose weights are kept; `log` is 0, 1, 2, 4, 8 ... before the end."""
 
 _EARLIER = ("fresh_share", "checkpoints_per_doubling")
-"""Settings of a recipe that cards had once: fresh sequences among fixed ones, and which steps were kept."""
+"""Settings of recipes in older cards."""
 
 
 @dataclass(frozen=True)
 class FinishedTraining:
-    """What a training left. In its last step its curriculum was in stage `stage` of `n_stages`, counted from 1."""
+    """A finished training, whose curriculum ended in stage `stage` of `n_stages`, from 1."""
 
     folder: Path
     card: TunnelCard
@@ -59,15 +55,11 @@ def make_plan(
     limits: Mapping[str, float] | None = None,
     keep: Keep = (),
 ) -> TrainingPlan:
-    """The plan that these settings describe; each belongs to exactly one of task, network and recipe.
-
-    With `init` the checkpoint fixes the network, and settings of a network are refused.
-    """
+    """The plan with these settings, each of task, network or recipe; with `init` the checkpoint fixes the network."""
     owners = {f.name: owner for owner in (kind, Network, Recipe) for f in dataclasses.fields(owner)}
-    for name in settings:
-        if name not in owners:
-            raise UnknownName(f"field of {kind.name}, network or recipe", name, owners)
-    mine = {owner: {n: v for n, v in settings.items() if owners[n] is owner} for owner in (kind, Network, Recipe)}
+    mine = {owner: {} for owner in (kind, Network, Recipe)}
+    for name, value in settings.items():
+        mine[named(f"field of {kind.name}, network or recipe", name, owners)][name] = value
     task, recipe = kind(**mine[kind]), Recipe(**mine[Recipe])
     refuse_too_many(task, max(N_EVAL, recipe.batch, recipe.n_distinct or 0))
     check_limits(task, limits or {}, recipe.horizon)
@@ -87,11 +79,8 @@ def make_plan(
 
 
 def train_and_evaluate(plan: TrainingPlan, folder: Path, on_step: OnStep | None = None) -> TunnelCard:
-    """Train into a folder, or resume the training begun there, evaluate, and leave the checkpoint with its card.
-
-    On one thread: more gain nothing at these sizes, and sums would depend on their number. The state of the training
-    stays beside the checkpoint, for the caller to remove when both are where they belong.
-    """
+    """Train in a folder, or resume there, evaluate, and write checkpoint and card; the caller removes the state."""
+    # more threads gain nothing at these sizes, and sums depend on their number
     with quiet_libraries(), one_thread():
         card = save(train(plan, folder=folder, on_step=on_step), plan, folder)
     with keeping_in(folder):
@@ -100,10 +89,7 @@ def train_and_evaluate(plan: TrainingPlan, folder: Path, on_step: OnStep | None 
 
 
 def train_tunnel(plan: TrainingPlan, out: Path, on_step: OnStep | None = None) -> FinishedTraining:
-    """The training of a plan as `<out>/<name>`: done now, resumed, or only read where it was finished before.
-
-    `UsageError` where that folder holds something else, or no file system takes its name.
-    """
+    """The training of a plan in `<out>/<name>`: done, resumed or read; `UsageError` if the folder cannot be its."""
     if len(os.fsencode(plan.name)) > LONGEST_NAME:
         raise UsageError(
             asked=f"training into {shortened(plan.name)}...",
@@ -133,7 +119,7 @@ def _train_into(plan: TrainingPlan, target: Path, out: Path, on_step: OnStep | N
 
 
 def train_tunnels(plans: Iterable[TrainingPlan], out: Path, progress: Report) -> list[FinishedTraining]:
-    """The trainings of several plans, side by side in processes of one core each; on a GPU one after the other."""
+    """The trainings of several plans, side by side in processes of one core each; on a GPU one at a time."""
     plans = tuple(plans)
     ahead = [plan for plan in plans if not (out / plan.name).exists()]
     for n, _ in enumerate(side_by_side(partial(train_tunnel, out=out), ahead, out), 1):
@@ -144,7 +130,7 @@ def train_tunnels(plans: Iterable[TrainingPlan], out: Path, progress: Report) ->
 def side_by_side(
     train: Callable[[TrainingPlan], Found], plans: Sequence[TrainingPlan], out: Path
 ) -> Iterator[tuple[int, Found]]:
-    """The number of each plan, from 0, with what `train` makes of it, as it is done; on a GPU one after the other."""
+    """Yield the index of each plan and the result of `train`, in order of completion; on a GPU one at a time."""
     at_once = None if all(plan.recipe.device == "cpu" for plan in plans) else 1
     if plans:
         remember(f"all but the last half minute of the trainings is kept in {out / PARTIAL}")
@@ -155,7 +141,7 @@ def side_by_side(
 def plan_from_card(
     card: TunnelCard, kind: type[Task], init: TunnelCheckpoint | None, keep: Collection[int] = ()
 ) -> TrainingPlan:
-    """The training that a card tells of; fields that came later have the values they had then."""
+    """The training that a card describes; fields newer than the card have their defaults."""
     limits = {name: figure.limit for name, figure in card.figures.items() if figure.limit is not None}
     settings = {name: value for name, value in card.recipe.items() if name not in _EARLIER}
     network, recipe = Network(arch=card.arch, **card.network), Recipe(seed=card.seed, **settings)
@@ -176,8 +162,7 @@ def _finished_card(plan: TrainingPlan, target: Path) -> TunnelCard:
 
 
 def _is_of(card: TunnelCard, plan: TrainingPlan) -> bool:
-    if card.task != plan.task.name or card.init != (None if plan.init is None else plan.init.record()):
-        return False
-    if card.recipe.get("fresh_share"):
+    init = None if plan.init is None else plan.init.record()
+    if card.task != plan.task.name or card.init != init or card.recipe.get("fresh_share"):
         return False
     return plan_from_card(card, type(plan.task), plan.init, plan.keep).digest == plan.digest

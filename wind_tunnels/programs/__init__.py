@@ -1,3 +1,3 @@
-"""Programs compiled to weights: networks whose every variable, direction and idle head is known."""
+"""Programs compiled to weights: networks with known variables, directions and idle heads."""
 
 __all__ = ["network", "task"]

@@ -1,16 +1,11 @@
-"""Compiles the shipped programs with Tracr: run alone, as a script, where the extra `[programs]` is installed.
+"""Compiles the shipped programs with Tracr, as a script that imports neither torch nor the rest of the package.
 
     python compiling.py FOLDER [NAME ...]
 
-It imports neither torch nor the rest of the package. Each program becomes a folder with `model.safetensors` (the
-weights as Tracr assembles them, and `lm_head`, which turns its answers into tokens), `config.json` and `program.json`,
-the card. Functions inside a program are written down as tables over the values that can occur, so the card alone
-gives exact answers: see `semantics`.
-
-All programs are compiled with a causal mask. Position 0 holds Tracr's token for the beginning, `compiler_bos`. The
-answers are tokens of their own, behind those of the input. The logit of an answer is SHARPNESS times its direction
-where it is categorical; where it is a number x, it falls with (x − answer)², by SHARPNESS at the distance of the next
-answer.
+Each program becomes a folder with `model.safetensors`, `config.json` and the card, `program.json`, whose tables give
+exact answers. Programs have a causal mask; position 0 holds `compiler_bos`. Answers are tokens of their own, after
+those of the input. The logit of a categorical answer is SHARPNESS times its direction; of a number x it falls with (x −
+answer)², by SHARPNESS at the distance of the next answer.
 
 Source: Lindner et al. 2023 (arXiv 2301.05062); the programs of `TRACR` are from the test cases of its package.
 """
@@ -89,13 +84,13 @@ OURS: Mapping[str, tuple[Callable[[], rasp.SOp], set[Any]]] = {
 }
 PROGRAMS = {**TRACR, **OURS}
 FRACTIONS = sorted({i / j for j in range(1, LENGTH + 1) for i in range(j + 1)})
-"""What the mean of 0s and 1s over at most LENGTH positions can be."""
+"""Possible means of 0s and 1s over at most LENGTH positions."""
 
 
 def write_program(name: str, folder: Path) -> None:
     """Compile one program into a folder."""
     make, vocabulary = PROGRAMS[name]
-    rasp.RASPExpr._ids = itertools.count(1)  # Tracr numbers variables of the process; here of the program
+    rasp.RASPExpr._ids = itertools.count(1)  # number the variables of each program from 1
     program = make()
     compiled = compiling.compile_rasp_to_model(program, vocabulary, LENGTH, causal=True)
     assert compiled.input_encoder is not None
@@ -152,7 +147,7 @@ def _weights(compiled: Any) -> dict[str, np.ndarray]:
 
 
 def _parts(weights: Mapping[str, np.ndarray], labels: list[str], size: Any) -> list[dict[str, Any]]:
-    """What every head and feed-forward reads and writes, as the weights have it."""
+    """The labels that every head and feed-forward reads and writes."""
 
     def names(directions: Any) -> list[str]:
         return [labels[i] for i in np.flatnonzero(directions)]
@@ -172,7 +167,7 @@ def _parts(weights: Mapping[str, np.ndarray], labels: list[str], size: Any) -> l
 
 
 def _variables(graph: networkx.DiGraph, output: str) -> dict[str, dict[str, Any]]:
-    """Every variable and selector in the order of computation: how it follows from others, and its possible values."""
+    """Every variable and selector in order of computation, with its rule and possible values."""
     found: dict[str, dict[str, Any]] = {}
     for node in networkx.topological_sort(graph):
         expression = graph.nodes[node][nodes.EXPR]
@@ -217,7 +212,7 @@ def _entry(e: Any, known: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _apart(values: list[float]) -> list[float]:
-    """The different ones: what differs by rounding alone is one value."""
+    """The distinct values, up to rounding."""
     ordered = np.unique(values)
     return ordered[np.r_[True, np.diff(ordered) > 1e-9]].tolist()
 

@@ -1,8 +1,4 @@
-"""A compiled program as an ordinary causal language model: attention and ReLU feed-forwards, no normalisation.
-
-One-hot positions are embedded beside the tokens, attention is causal and passes transformers' attention interface, and
-both parts of a block are added to the residual stream one after the other, as Tracr assembles them.
-"""
+"""A compiled program as a causal language model: attention and ReLU feed-forwards, no normalisation."""
 
 import torch
 from jaxtyping import Float, Int
@@ -29,7 +25,7 @@ class ProgramConfig(BlockStackConfig):
 
 
 class ProgramAttention(nn.Module):
-    """Attention of several heads whose size does not depend on that of the residual stream."""
+    """Multi-head attention whose head size is independent of the residual stream."""
 
     def __init__(self, config: ProgramConfig) -> None:
         super().__init__()

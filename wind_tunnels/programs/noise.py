@@ -1,10 +1,8 @@
-"""Noise as real models have it, put into a compiled program whose truth stays known.
+"""Noise as in trained models, added to a compiled program whose mechanism stays known.
 
-Rotation and superposition are one thing: direction i of the program is written as row i of a matrix A, and read by
-column i of its pseudo-inverse. A is orthogonal where the stream is rotated; with fewer dimensions than directions its
-rows are random unit vectors, and the pseudo-inverse reads them with the least squared error. Distractor heads attend at
-random and write into directions of their own, which nothing reads (before superposition, which mixes all). Weight noise
-comes last. The truth, A, is the array `directions` in `truth.safetensors`, one row for every label of the card.
+Direction i of the program is written as row i of a matrix A and read by column i of its pseudo-inverse. A is orthogonal
+in a rotation; in superposition its rows are random unit vectors in fewer dimensions. Distractor heads write into
+directions of their own, which nothing reads. A is stored as `directions` in `truth.safetensors`, one row per label.
 """
 
 import json
@@ -27,11 +25,10 @@ _WRITE_WIDTH = 2
 
 @dataclass(frozen=True)
 class Noise(Checked):
-    """What is done to a program, in this order: distractors, superposition or rotation, weight noise.
+    """Changes to a program, in this order: distractors, superposition or rotation, weight noise.
 
-    `n_dimensions` of the residual stream, fewer than directions; None keeps them all. `weight_noise` is relative to the
-    deviation of each weight matrix. `n_distractors` heads are added to every layer in which a head works; in the others
-    they stay idle.
+    `n_dimensions` of the residual stream, fewer than directions (None: all). `weight_noise` is relative to the standard
+    deviation of each matrix. `n_distractors` heads are added per layer; they are idle where no other head works.
     """
 
     rotate: bool = False
@@ -54,7 +51,7 @@ def write_noisy(name: str, noise: Noise, folder: Path) -> None:
     weights = {key: value.astype(np.float64) for key, value in load_file(home / "model.safetensors").items()}
     rng = np.random.default_rng(noise.seed)
     labels = [*card["labels"], *(f"unread:{i}" for i in range(_WRITE_WIDTH * noise.n_distractors))]
-    wider = np.eye(len(card["labels"]), len(labels))  # what is added, a program neither reads nor writes
+    wider = np.eye(len(card["labels"]), len(labels))
     weights = {key: _moved(key, value, wider, wider.T) for key, value in weights.items()}
     n_heads, size = config["num_attention_heads"], config["head_dim"]
     busy = {part["layer"] for part in card["parts"] if "head" in part and part["writes"]}
@@ -97,13 +94,6 @@ def _as_json(content: Mapping[str, Any]) -> bytes:
     return (json.dumps(content, indent=1) + "\n").encode()
 
 
-def _stream_axis(key: str) -> int | None:
-    """Which axis of a stored weight is the residual stream; linear layers store `[out, in]`."""
-    if key.endswith(("o_proj.weight", "down.weight", "o_proj.bias", "down.bias")):
-        return 0
-    return 1 if key.endswith("weight") else None
-
-
 def _add_head(
     weights: dict[str, np.ndarray], at: str, first: int, size: int, rng: np.random.Generator, scale: float
 ) -> None:
@@ -119,7 +109,7 @@ def _add_head(
 
 
 def _directions(n_labels: int, noise: Noise, rng: np.random.Generator) -> np.ndarray:
-    """How every direction of the program is written: `[label, d_model]`."""
+    """The matrix A, `[label, d_model]`."""
     if noise.n_dimensions is not None:
         if not 2 <= noise.n_dimensions < n_labels:
             found = f"superposition in {noise.n_dimensions} dimensions, of {n_labels} directions"
@@ -133,8 +123,9 @@ def _directions(n_labels: int, noise: Noise, rng: np.random.Generator) -> np.nda
 
 
 def _moved(key: str, weight: np.ndarray, directions: np.ndarray, reading: np.ndarray) -> np.ndarray:
-    if _stream_axis(key) is None:
-        return weight
-    if _stream_axis(key) == 0:  # written
+    """The weight in another basis of the residual stream; linear layers store `[out, in]`."""
+    if key.endswith(("o_proj.weight", "down.weight", "o_proj.bias", "down.bias")):
         return directions.T @ weight
+    if not key.endswith("weight"):
+        return weight
     return weight @ (directions if key.startswith("embed_") else reading.T)

@@ -1,8 +1,6 @@
-"""A compiled program as a task: sequences with its answers and with every variable on the way, exactly.
+"""A compiled program as a task: sequences with exact answers and intermediate variables.
 
-The card of a program says which answer is exact and how the network computes it (`mechanism`). Its rules are followed
-step by step in Python, without the network, as Tracr's own interpreter does it, with the functions of a program as
-tables. A position sees those before it and itself.
+The rules in the card of a program are evaluated in Python, without the network; the card also holds the `mechanism`.
 """
 
 import json
@@ -17,7 +15,7 @@ from jaxtyping import Float, Int
 from safetensors.numpy import load_file, save
 
 from interp.capture import Mechanism
-from interp.errors import UnknownName, UsageError
+from interp.errors import UsageError, named
 from interp.system.foreign_files import read_json
 from interp.tunnel import REQUIRED_UNITS, Sequences
 
@@ -29,7 +27,7 @@ _COMPILER = ("compiler_bos", "compiler_pad")
 
 
 def read_card(folder: Path) -> dict[str, Any]:
-    """The card in a folder, whose rules were followed once; see `interp.system.foreign_files.readable`."""
+    """The card in a folder, after its rules were evaluated once; see `interp.system.foreign_files.readable`."""
     card = read_json(folder / CARD)
     for word in words_of(card):
         evaluate(card, [word] * card["length"])
@@ -37,7 +35,7 @@ def read_card(folder: Path) -> dict[str, Any]:
 
 
 def true_directions(folder: Path, card: dict[str, Any]) -> np.ndarray:
-    """How every label of the card is written in the residual stream: `[label, d_model]`."""
+    """The direction of every label of the card in the residual stream: `[label, d_model]`."""
     if not (folder / TRUTH).exists():
         return np.eye(len(card["labels"]), dtype=np.float32)
     return load_file(folder / TRUTH)["directions"]
@@ -46,11 +44,7 @@ def true_directions(folder: Path, card: dict[str, Any]) -> np.ndarray:
 def evaluate(
     card: Mapping[str, Any], tokens: Sequence[Any], given: Mapping[str, Sequence[Any]] | None = None
 ) -> dict[str, list[Any]]:
-    """Every variable of a program on one input, at every position; None where it has no value there.
-
-    Variables that are `given` have those values, and what depends on them follows. Raises `UsageError` where the input
-    is longer than the program can read, or has a token it does not know.
-    """
+    """Every variable of a program at every position of an input, with those `given`; None where it has no value."""
     variables: Mapping[str, Mapping[str, Any]] = card["variables"]
     known = words_of(card)
     strange = [token for token in tokens if token not in known]
@@ -80,7 +74,7 @@ def _linear(rule: Mapping[str, Any], given: list[Any], tokens: Sequence[Any]) ->
 
 
 def _selected(rule: Mapping[str, Any], given: list[Any], tokens: Sequence[Any]) -> list[list[int]]:
-    """Which positions each position selects, of those up to itself."""
+    """The positions up to itself that each position selects."""
     pairs = {(same_value(k), same_value(q)) for k, q in rule["table"]}
     keys, queries = given
     return [[i for i in range(p + 1) if (same_value(keys[i]), same_value(q)) in pairs] for p, q in enumerate(queries)]
@@ -92,7 +86,7 @@ def _mean(rule: Mapping[str, Any], given: list[Any], tokens: Sequence[Any]) -> l
 
 
 def _pick(rule: Mapping[str, Any], given: list[Any], tokens: Sequence[Any]) -> list[Any]:
-    """The value that all selected positions share; these programs select one position, or none."""
+    """The value that all selected positions share."""
     selected, values = given
     chosen = [{values[i] for i in row} for row in selected]
     return [(mine.pop() if len(mine) == 1 else None) if mine else rule["default"] for mine in chosen]
@@ -107,18 +101,18 @@ _RULES: Mapping[str, Any] = {
 
 
 def same_value(value: Any) -> Any:
-    """Numbers that differ by rounding alone are one value."""
+    """The value, rounded if it is a number, to compare values."""
     return round(float(value), 9) if isinstance(value, int | float) else value
 
 
 def words_of(card: Mapping[str, Any]) -> list[Any]:
-    """The tokens of the program, without those of the compiler (beginning, padding)."""
+    """The tokens of the program, without those of the compiler."""
     return [token for token in card["tokens"] if not str(token).startswith("compiler_")]
 
 
 @dataclass(frozen=True)
 class ProgramMechanism(Mechanism):
-    """A card, and how each of its labels is written in the residual stream."""
+    """A card, and the direction of each of its labels in the residual stream."""
 
     card: Mapping[str, Any]
     written: Float[np.ndarray, "label d_model"]
@@ -151,11 +145,11 @@ class ProgramMechanism(Mechanism):
         answers = {same_value(value): i for i, value in enumerate(self.card["variables"][output]["values"])}
         found = []
         for mine, theirs in zip(tokens, donors, strict=True):
-            words = [self.card["tokens"][token] for token in mine[1:]]
-            base, donor = self._evaluated(mine), self._evaluated(theirs)
+            words, donated = ([self.card["tokens"][token] for token in row[1:]] for row in (mine, theirs))
+            base, donor = evaluate(self.card, words), evaluate(self.card, donated)
             given = {name: list(base[name]) for name in (*EMBEDDED, *standing) if name in base}
             given[variable] = list(base[variable])
-            for position in scored - 1:  # the card counts from the first token behind the beginning
+            for position in scored - 1:  # the card counts from the token after `compiler_bos`
                 given[variable][position] = donor[variable][position]
             after = evaluate(self.card, words, given)[output]
             found.append([answers.get(same_value(after[position]), -1) for position in scored - 1])
@@ -164,9 +158,6 @@ class ProgramMechanism(Mechanism):
     def write(self, folder: Path) -> None:
         (folder / CARD).write_text(json.dumps(dict(self.card)), encoding="utf-8")
         (folder / TRUTH).write_bytes(save({"directions": self.written}))
-
-    def _evaluated(self, row: Int[np.ndarray, " pos"]) -> dict[str, list[Any]]:
-        return evaluate(self.card, [self.card["tokens"][token] for token in row[1:]])
 
     def _labels(self, variable: str) -> set[str]:
         mine = {self.card["labels"][i] for i in self.card["directions"][variable]}
@@ -186,10 +177,8 @@ def shipped_programs() -> dict[str, Path]:
 @cache
 def read_program(name: str) -> Mapping[str, Any]:
     """The card of a shipped program: source, variables, directions, parts; `UnknownName` for another name."""
-    folders = shipped_programs()
-    if name not in folders:
-        raise UnknownName("program", name, folders)
-    return json.loads((folders[name] / CARD).read_text(encoding="utf-8"))
+    folder = named("program", name, shipped_programs())
+    return json.loads((folder / CARD).read_text(encoding="utf-8"))
 
 
 def _drawn(card: Mapping[str, Any], rng: np.random.Generator, n: int) -> list[list[Any]]:
@@ -199,7 +188,7 @@ def _drawn(card: Mapping[str, Any], rng: np.random.Generator, n: int) -> list[li
 
 @cache
 def _first_scored(program: str) -> int:
-    """One past the last position where some variable lacked a value, over drawn inputs."""
+    """The position after the last where a variable lacks a value, over random inputs."""
     card = read_program(program)
     found = [values for row in _drawn(card, np.random.default_rng(0), 200) for values in evaluate(card, row).values()]
     return max(p + 1 if value is None else 0 for values in found for p, value in enumerate(values))
@@ -209,8 +198,7 @@ def _first_scored(program: str) -> int:
 class Program(ShippedTask):
     """Sequences of a compiled program, tokens drawn uniformly, scored where every variable has a value.
 
-    `program` is its name. The answer at a position is certain, so the exact posterior has no entropy; what varies are
-    the program's own variables, each in a column of its name (`answer` is the last). Categorical ones are named.
+    `program` is its name. Answers are certain; the variables are in columns of their names, and in `answer`.
     """
 
     program: str = "frac_prevs"
@@ -228,14 +216,14 @@ class Program(ShippedTask):
 
     @property
     def units(self) -> Mapping[str, str]:  # pyrefly: ignore[bad-override]
-        """Those of every task, and one for each variable: a label where it is held as one direction a value."""
+        """Units of the required columns and of each variable; a categorical one is a label."""
         kinds = {name: rule.get("type") for name, rule in self.card["variables"].items()}
         mine = {name: "1" if kinds[name] == "numerical" else "label" for name in self.columns}
         return {**mine, **REQUIRED_UNITS, "answer": mine.get(self.card["output"], "1")}
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The variables that a sample carries, inputs left out."""
+        """The variables in a sample, without the inputs."""
         named = (name for name, rule in self.card["variables"].items() if "values" in rule)
         return tuple(name for name in named if name not in EMBEDDED and name not in _ALWAYS)
 
@@ -243,7 +231,7 @@ class Program(ShippedTask):
         card = read_card(folder)
         found = ProgramMechanism(card, true_directions(folder, card))
         for variable in found.directions:
-            found.first_depth(variable)  # `ValueError` for one that nothing writes
+            found.first_depth(variable)  # `ValueError` if nothing writes it
         return found
 
     @property

@@ -1,8 +1,4 @@
-"""The study `belief_clusters`: does the final stream gather by the most likely hidden state, over seeds?
-
-One training for every seed; the probes `belief`, `manifold` and `value_axis` read the residual stream of each. Numbers
-are means over seeds with t intervals; the silhouette is held, seed by seed, against the one that states permuted
-between sequences give.
+"""The study `belief_clusters`: does the final residual stream cluster by the most likely hidden state?
 
 Source: Paper I (arXiv 2512.22471), which shows five clusters in one Mamba.
 """
@@ -11,8 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
-
-import numpy as np
 
 from interp.findings import Findings
 from interp.system.progress import Report
@@ -26,6 +20,7 @@ from .over_seeds import (
     plans_over_seeds,
     read_by_probes,
     scalars_table,
+    value_and_null,
 )
 
 SHOWN: Mapping[str, tuple[str, str, str]] = {
@@ -34,7 +29,7 @@ SHOWN: Mapping[str, tuple[str, str, str]] = {
     "pc1_share": ("manifold", "pc1_share", "share of the final stream's variance along its first principal axis"),
     "bayes_r2": ("value_axis", "bayes_r2", "held-out R² of a ridge readout of the exact entropy"),
 }  # fmt: skip
-"""Means over networks: the probe, its number, and what it is."""
+"""Means over networks: the probe, its number, and the meaning."""
 
 BY_ITSELF = "a number of each network: its own record has its null"
 
@@ -43,7 +38,7 @@ BY_ITSELF = "a number of each network: its own record has its null"
 class BeliefClusters(CheckedStudy):
     """Networks of `task` from each of `seeds`; `settings` are field=value of the task, the network or the recipe.
 
-    `n_pool` sequences are read of every network; `n_permutations` exchanges are the null of its silhouette.
+    `n_pool` sequences are read from every network; the null of its silhouette has `n_permutations`.
     """
 
     task: str = "hmm-fixed"
@@ -58,17 +53,15 @@ class BeliefClusters(CheckedStudy):
     )
 
     def measure(self, work: Path, progress: Report) -> Findings:
-        # means over networks are taken: draws behind other nulls of one network may be few
-        few = {"n_permutations": 50}
-        asked: dict[str, dict[str, Any]] = {
+        probes: dict[str, dict[str, Any]] = {
             "belief": {"sites": "resid", "interchange": False, "n_permutations": self.n_permutations},
-            "manifold": {"site": "resid", **few},
-            "value_axis": {"sites": "resid", **few},
+            "manifold": {"site": "resid", "n_permutations": 50},  # only the value is read, so few are enough
+            "value_axis": {"sites": "resid", "n_permutations": 50},
         }
-        read, kl_bits, models = read_by_probes(plans_over_seeds(self), work, progress, asked, self.n_pool)
+        read, kl_bits, models = read_by_probes(plans_over_seeds(self), work, progress, probes, self.n_pool)
         rows = [
             {"seed": seed, **{name: of[probe][field] for name, (probe, field, _) in SHOWN.items()},
-             "silhouette_null": null.value if (null := of["belief"]["silhouette"].null) else np.nan}
+             "silhouette_null": value_and_null(of["belief"]["silhouette"])[1]}
             for seed, of in zip(self.seeds, read, strict=True)
         ]  # fmt: skip
         seeds = scalars_table(rows, {"seed": LABEL} | dict.fromkeys((*SHOWN, "silhouette_null"), "1"))

@@ -1,12 +1,10 @@
 """The study `chain_of_thought`: does a scratchpad let a network answer questions that are deeper than itself?
 
-Networks are trained on iterated permutations (task `permutation`) with a scratchpad and without, from several seeds.
-With a scratchpad, figures of k steps are of the whole way: the product of the probabilities of all symbols up to the
-k-th, at most that of the answer, and the sum of their KLs, by the chain rule that of the way and at least that of its
-last symbol. Beliefs are read at each step by itself, so that position says nothing. At one step the stream becomes that
-of another sequence: does the network write the way on from the other's symbol in the sequence's own permutation?
+With a scratchpad, figures of k steps are of the whole way: the product of the probabilities of its symbols, and the sum
+of their KLs (chain rule). Beliefs are read one step at a time, so position says nothing. In swaps the residual stream
+becomes that of another sequence: does the network go on from the other's symbol in its own permutation?
 
-Source: the notes on Paper III (arXiv 2512.23752) on chains of thought, asked where every intermediate belief is known.
+Source: the notes on Paper III (arXiv 2512.23752) on chains of thought, tested where every intermediate belief is known.
 """
 
 from collections.abc import Callable, Mapping
@@ -46,9 +44,8 @@ OUTCOMES, STREAM = Need("outcome_log_prob"), Need("resid")
 ARMS = {"scratchpad": "with a scratchpad", "none": "without", "deep": "without, more layers"}
 
 Read = Callable[[Int[np.ndarray, "sequence pos"], int], Float[np.ndarray, "sequence symbol"]]
-"""What a network says of the symbol at a step: probabilities, from sequences that are written up to there."""
+"""A network's probabilities of the symbol at a step, from sequences written up to there."""
 
-Said = Float[np.ndarray, "sequence step symbol"]
 Way = Int[np.ndarray, "sequence step"]
 Columns = dict[str, Float[np.ndarray, " row"]]
 
@@ -64,14 +61,13 @@ BY_DEPTH: Mapping[str, str] = {
     "calibration_error": "fraction",
     "calibration_exchanged": "fraction",
 }
-"""By number of steps, first where the pairs show a way without return: probability of the right answer, the share that
-is right when the likeliest symbol is written each time, chance; then of all: KL, that of who sees the start and the
-number of steps alone, entropy of the exact posterior; how closely the network's entropy follows that,
-question by question (1: exactly, 0: no better than one number); distance of its confidence in what it writes from the
-share that is right, in tenths of confidence, and with confidences exchanged between sequences."""
+"""By number of steps. Where the pairs show a way without return: probability of the right answer, accuracy of greedy
+decoding, chance. Of all sequences: KL, KL of a reader of the start and the number of steps alone, exact entropy; how
+closely the network's entropy tracks it (0: no better than one number); calibration error in tenths of confidence, and
+with confidences permuted."""
 
 BY_STEP, SWAPS = ("r2", "exchanged"), ("swapped", "random")
-"""R² of the belief, and of one permuted between sequences with the same token; the way on, by what was put in."""
+"""R² of the belief, and of one permuted between sequences with the same token; probability of the way after a swap."""
 
 LAYOUTS = {
     "by_depth": ("steps", BY_DEPTH, "Every network by the number of steps that are asked for."),
@@ -80,7 +76,7 @@ LAYOUTS = {
     "swaps": ("depth", dict.fromkeys(SWAPS, "fraction"), "Probability of the way on from the state swapped in, and "
               "after a move as long in a random direction."),
 }  # fmt: skip
-"""The tables, a row for every network and step (from 1) or depth (from 0): what counts, further columns, caption."""
+"""The tables, one row per network and step (from 1) or depth (from 0): the index, further columns, the caption."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +84,7 @@ class ChainOfThought(CheckedStudy):
     """Networks of `n_layers` from each of `seeds`, with a scratchpad and without, and of `n_layers_deep` without.
 
     `settings` are field=value of the task `permutation`, the network or the recipe. `n_eval` fresh sequences for
-    figures, `n_pool` for beliefs and swaps, these at the step `swap_step`, counted from 1.
+    figures, `n_pool` for beliefs and for swaps at step `swap_step`, from 1.
     """
 
     settings: tuple[str, ...] = ()
@@ -106,7 +102,7 @@ class ChainOfThought(CheckedStudy):
     }  # fmt: skip
 
     def measure(self, work: Path, progress: Report) -> Findings:
-        asked = [(arm, seed) for seed in self.seeds for arm in ARMS]
+        labels = [(arm, seed) for seed in self.seeds for arm in ARMS]
         of_arms = []
         for arm in ARMS:
             fixed = {"scratchpad": arm == "scratchpad", "n_layers": self._n_layers(arm)}
@@ -120,7 +116,7 @@ class ChainOfThought(CheckedStudy):
                 "Choose a depth beyond both: there has to be a question that is deeper than the network.",
             )
         models, parts = [], {name: [] for name in LAYOUTS}
-        for training, (arm, seed) in zip(trained(plans, work, progress), asked, strict=True):
+        for training, (arm, seed) in zip(trained(plans, work, progress), labels, strict=True):
             model = interp.load(str(training.folder))
             models.append((training.folder.name, model.fingerprint))
             for name, columns in self._read(model, arm, seed).items():
@@ -165,17 +161,17 @@ class ChainOfThought(CheckedStudy):
     def _beliefs(self, model: Model, task: IteratedPermutation) -> Columns:
         from interp.prompting.tunnel_sequences import as_prompts
 
-        asked = {"belief": {"sites": ("resid",), "interchange": False, "n_permutations": 19, "n_bootstrap": 20}}
+        probes = {"belief": {"sites": ("resid",), "interchange": False, "n_permutations": 19, "n_bootstrap": 20}}
         drawn, rng = task.sample(np.random.default_rng(0), self.n_pool), np.random.default_rng(0)
         found = []
         for k in range(task.depth):
             chosen = drawn.at(np.array([k]))
-            prompts = [as_prompts(task, each, f"step {k + 1}") for each in (chosen, exchanged(chosen, rng))]
-            found.append([read_by(asked, model, prompts=each)["belief"]["r2"].value for each in prompts])
+            prompts = [as_prompts(task, each, f"step {k + 1}") for each in (chosen, permuted_beliefs(chosen, rng))]
+            found.append([read_by(probes, model, prompts=each)["belief"]["r2"].value for each in prompts])
         return dict(zip(BY_STEP, np.array(found).T, strict=True))
 
     def _swapped(self, model: Model, task: IteratedPermutation) -> Columns:
-        """By depth the probability of the way on from the other's symbol, once swapped and once moved at random."""
+        """By depth the probability of the way from the other's symbol, after a swap and after a random move."""
         from interp.prompting.tunnel_sequences import as_prompts
 
         k, drawn, rng = self.swap_step - 1, task.sample(np.random.default_rng(0), self.n_pool), np.random.default_rng(0)
@@ -292,7 +288,7 @@ def calibration_error(
 def written(
     read: Read, task: IteratedPermutation, tokens: Int[np.ndarray, "sequence pos"]
 ) -> tuple[Way, Float[np.ndarray, "sequence step"]]:
-    """The likeliest symbols and their probabilities; with a scratchpad each is written before the next is read."""
+    """Greedily decoded symbols and their probabilities; with a scratchpad each is written before the next is read."""
     tokens, answers, confidence = tokens.copy(), [], []
     for k in range(task.depth):
         said = read(tokens, k)
@@ -303,14 +299,14 @@ def written(
     return np.stack(answers, axis=1), np.stack(confidence, axis=1)
 
 
-def way_probability(said: Said, way: Way) -> float:
-    """Mean probability of a way as far as it is known, symbol after symbol; of those whose first step is known."""
+def way_probability(said: Float[np.ndarray, "sequence step symbol"], way: Way) -> float:
+    """Mean probability of a way as far as it is known, over sequences in which its first step is."""
     each = np.take_along_axis(said, np.maximum(way, 0)[..., None], axis=2)[..., 0]
     return float(np.where(way >= 0, each, 1.0).prod(axis=1).mean(where=way[:, 0] >= 0))
 
 
-def exchanged(drawn: Sequences, rng: np.random.Generator) -> Sequences:
-    """Their posteriors dealt out anew among those that have the same token where they are scored first."""
+def permuted_beliefs(drawn: Sequences, rng: np.random.Generator) -> Sequences:
+    """The posteriors permuted among sequences with the same token at the first scored position."""
     tokens = drawn.tokens[:, drawn.scored[0]]
     given = np.arange(len(tokens))
     for token in np.unique(tokens):

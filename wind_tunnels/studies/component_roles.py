@@ -1,8 +1,7 @@
 """The study `component_roles`: what residual stream, feed-forward and attention do for a belief, in several networks.
 
-Keys that are collapsed on one axis a head are no longer orthogonal. Turned keys move as far and keep all cosines
-between them; of stretched ones, with queries shrunk alike, cosines are as large as one likes, and every score is as it
-was.
+Keys collapsed to one axis per head are no longer orthogonal. Rotated keys move as far and keep their cosines; stretched
+keys with shrunk queries have large cosines and the same scores.
 
 Source: Paper I (arXiv 2512.22471), the roles of the components.
 """
@@ -26,9 +25,10 @@ from interp.need import Need
 from interp.prompt import PromptSet
 from interp.statistics.spectra import principal_axes
 from interp.system.progress import Report
+from interp.tunnel import Task
 
 from ..tasks.bijection import exact_posterior
-from .over_seeds import NetworkStudy, difference_scalar, read_by
+from .over_seeds import NetworkStudy, difference_scalar, read_by, value_and_null
 
 OUTCOMES, QUERIES = Need("outcome_log_prob"), Need("q_pre")
 KEYS, BEFORE = Need("k", at="tunnel"), Need("mass_previous", at="tunnel")
@@ -92,9 +92,9 @@ _MEANINGS: Mapping[str, tuple[str, Null | str, str]] = {
 
 @dataclass(frozen=True)
 class ComponentRoles(NetworkStudy):
-    """Roles of the components in bijection `tunnels` (a name, or folders by a pattern with `*`), `n_pool` sequences.
+    """Roles of the components in bijection `tunnels` (a name or a folder pattern with `*`), on `n_pool` sequences.
 
-    `n_permutations` and `n_bootstrap` are the probes'.
+    `n_permutations` and `n_bootstrap` are settings of the probes.
     """
 
     n_pool: int = 200
@@ -129,15 +129,14 @@ class ComponentRoles(NetworkStudy):
         beyond = {"keys_collapsed_beyond_turned_bits": difference_scalar(collapsed, turned, "bits", words)}
         return replace(found, scalars=beyond | dict(found.scalars))
 
-    def read(self, model: Model) -> dict[str, Any]:
-        if model.task is None or model.task.name != "bijection" or getattr(model.task, "layout", "") != "sepvocab":
+    def read(self, model: Model, task: Task) -> dict[str, Any]:
+        if task.name != "bijection" or getattr(task, "layout", "") != "sepvocab":
             only = "queries can be given another address only where a sequence is pairs of keys and values"
             raise self.refusal(f"{only}: {model.name}", "Name a bijection tunnel of separate vocabularies.")
         shared = {"n_permutations": self.n_permutations, "n_bootstrap": self.n_bootstrap, "seed": self.seed}
-        asked = {"belief": {"sites": ("resid",), **shared}, "components": shared}
-        probes = read_by(asked, model, n_pool=self.n_pool)
-        belief, components = probes["belief"], probes["components"]
-        prompts = interp.sampled_prompts(model.task, self.n_pool, self.seed)
+        findings = read_by({"belief": {"sites": ("resid",), **shared}, "components": shared}, model, n_pool=self.n_pool)
+        belief, components = findings["belief"], findings["components"]
+        prompts = interp.sampled_prompts(task, self.n_pool, self.seed)
         read = interp.collect(model, prompts, [OUTCOMES, QUERIES, *_LOGITS])
 
         def harm(edits: Sequence[Edit]) -> float:
@@ -147,7 +146,9 @@ class ComponentRoles(NetworkStudy):
         wrote = {site: float(read[Need(site)].astype(np.float64).sum(axis=0).mean()) for site in _LOGITS}
         depths, of_layers = components.tables["by_depth"], components.tables["by_layer"]
         norm = of_layers["stream_norm"]
-        found: dict[str, Any] = {
+        return {
+            "belief_r2_beyond_position": value_and_null(belief["r2_beyond_position"]),
+            "belief_redirected_bits": value_and_null(belief["redirected"]),
             "feed_forward_logit_share": wrote["mlp_logit"] / sum(wrote.values()),
             "feed_forward_off_bits": min(harm([interp.FeedForwardOff(layer=layer)]) for layer in layers),
             "attention_off_bits": min(harm([interp.AttentionOff(layer=layer)]) for layer in layers),
@@ -158,21 +159,12 @@ class ComponentRoles(NetworkStudy):
             "by_depth": {name: depths[name] for name in ("depth", "posterior_kl")},
             "by_layer": {name: of_layers[name] for name in ("layer", *NORMS)},
         } | key_frame(model, prompts, harm)
-        for mine, theirs in (
-            ("belief_r2_beyond_position", "r2_beyond_position"),
-            ("belief_redirected_bits", "redirected"),
-        ):
-            given = belief[theirs]
-            assert given.null is not None, "the probe gives a null with this number"
-            found[mine] = given.value, given.null.value
-        return found
 
 
 def routed_shares(model: Model, prompts: PromptSet, read: Capture) -> tuple[float, float]:
-    """How far the prediction becomes the posterior for the next sequence's keys, given that one's queries.
+    """How far the next sequence's queries move the prediction to the posterior for its keys, as share of the distance.
 
-    A share of the total variation that goes; the second is that for the keys of the sequence after, as a null. Asked of
-    rows at which that posterior is not the sequence's own.
+    The second share is for the keys of the sequence after it, the null. Rows where both posteriors agree are left out.
     """
     tokens = np.array([prompt.token_ids for prompt in prompts.prompts])
     values = tokens[:, 1::2] - model.task.V  # pyrefly: ignore[missing-attribute]
@@ -205,7 +197,7 @@ def _kl(read: Capture) -> float:
 def key_frame(
     model: Model, prompts: PromptSet, harm: Callable[[Sequence[Edit]], float]
 ) -> "dict[str, float | tuple[float, float]]":  # fmt: skip
-    """|cos| of keys as they are and stretched, the bits that each change adds (`harm`), those of the heads removed."""
+    """|cos| of keys, plain and stretched, and the bits that changing the keys or removing a head adds (`harm`)."""
     read = interp.collect(model, prompts, [KEYS, BEFORE])
     rows = read.rows_at("tunnel")
     changes = key_changes(model, read[KEYS].astype(np.float64))
@@ -223,6 +215,7 @@ def key_frame(
 def key_changes(model: Model, keys: Float[np.ndarray, "layer row head feature"]) -> dict[str, list[Edit]]:
     """The edits of each change, in all layers at once."""
     (n_layers, _, n_heads, d_head), rng = keys.shape, np.random.default_rng(0)
+    centred = keys - keys.mean(axis=1, keepdims=True)
     whole, all_layers = np.eye(n_heads * d_head), tuple(range(n_layers))
     turn = np.kron(np.eye(d_head // 2), np.array([[0.5, -np.sqrt(0.75)], [np.sqrt(0.75), 0.5]]))
     bases = [np.linalg.qr(rng.standard_normal((d_head, d_head)))[0] for _ in range(n_heads)]
@@ -230,8 +223,8 @@ def key_changes(model: Model, keys: Float[np.ndarray, "layer row head feature"])
     of_queries = np.repeat(along, model.info.n_heads // n_heads, axis=0)
     return {
         "collapsed": [
-            interp.KeepAxis(layer=layer, site="k", axis=block_diag(*(_first_axis(of_head) for of_head in heads)))
-            for layer, heads in enumerate(keys.swapaxes(1, 2))
+            interp.KeepAxis(layer=i, site="k", axis=block_diag(*(principal_axes(x, 1).directions[0] for x in heads)))
+            for i, heads in enumerate(centred.swapaxes(1, 2))
         ],
         "turned": [
             interp.RotateAxes(
@@ -245,12 +238,8 @@ def key_changes(model: Model, keys: Float[np.ndarray, "layer row head feature"])
     }
 
 
-def _first_axis(keys: Float[np.ndarray, "row feature"]) -> Float[np.ndarray, " feature"]:
-    return principal_axes(keys - keys.mean(axis=0), 1).directions[0]
-
-
 def mean_cosine(keys: Float[np.ndarray, "layer row head feature"], sequence: np.ndarray) -> float:
-    """Mean |cos| of the keys of one sequence and head about their mean, which attention does not see."""
+    """Mean |cos| of the keys of one sequence and head, less their mean, which does not affect attention."""
     found = []
     for each in np.unique(sequence):
         mine = keys[:, sequence == each].astype(np.float64).swapaxes(1, 2)  # [layer, head, row, feature]

@@ -1,9 +1,7 @@
-"""The study `decoded_parameters`: are the parameters of a program, where they can be decoded, what the prediction uses?
+"""The study `decoded_parameters`: does the prediction use the parameters of a program where they can be decoded?
 
-Recurrence networks read programs x[t + 1] = a x[t] + b late in the sequence, where (a, b) is certain. Before the last
-block a linear readout of the stream says a and b, on other sequences and of programs that it was not fitted on. Its
-subspace is then taken out at every position, and beside it random subspaces of the same dimension that hold as much of
-the stream's variance: a random direction among the principal axes, tilted towards the loud ones until the shares agree.
+Before the last block of recurrence networks a linear readout of the residual stream decodes a and b of
+x[t + 1] = a x[t] + b. Removing its subspace is compared with removing random subspaces of equal dimension and variance.
 
 Source: the authors' construction-boundary experiments (July 2026): decodable is not used.
 """
@@ -19,6 +17,7 @@ import interp
 from interp.model import Model
 from interp.need import Need
 from interp.statistics.linear_readout import read_out
+from interp.tunnel import Task
 
 from .moving_programs import modulus, moving_programs, onward, prompts_of, run
 from .over_seeds import NetworkStudy
@@ -30,7 +29,7 @@ _PERMUTED, _SUBSPACE = "programs permuted", "random subspaces of equal variance"
 
 @dataclass(frozen=True)
 class DecodedParameters(NetworkStudy):
-    """Recurrence networks (a name, or folders by a pattern with `*`), `n` programs each, read after `seen` values."""
+    """Recurrence networks (a name or a folder pattern with `*`), `n` programs each, read after `seen` values."""
 
     tunnels: str = "tunnel:recurrence-gpt-neox"
     seen: int = 7
@@ -51,8 +50,8 @@ class DecodedParameters(NetworkStudy):
         "removed_bits": ("bits", _SUBSPACE, "surprise at the right value that removing the readout's subspace adds"),
     }
 
-    def read(self, model: Model) -> dict[str, Any]:
-        rng, p = np.random.default_rng(self.seed), modulus(model, self)
+    def read(self, model: Model, task: Task) -> dict[str, Any]:
+        rng, p = np.random.default_rng(self.seed), modulus(task, self)
         program = moving_programs(rng, self.n, p)[0]
         values = run(program, rng, self.seen, p)
         answer, prompts = onward(program, values[:, -1], p), prompts_of(values, p)
@@ -72,8 +71,8 @@ class DecodedParameters(NetworkStudy):
             found |= zip((f"a_{of}", f"b_{of}"), beside, strict=True)
         mean = rows.mean(axis=0)
         centred = rows - mean
-        said = read_out(rows, labels.reshape(self.n, -1), np.full(self.n, True))
-        weights = np.linalg.lstsq(centred, said - said.mean(axis=0), rcond=None)[0]
+        decoded = read_out(rows, labels.reshape(self.n, -1), np.full(self.n, True))
+        weights = np.linalg.lstsq(centred, decoded - decoded.mean(axis=0), rcond=None)[0]
         found_axes = np.linalg.svd(weights, full_matrices=False)
         space = found_axes[0][:, found_axes[1] > 1e-6 * found_axes[1][0]]
 
@@ -100,8 +99,7 @@ def share_held(centred: Float[np.ndarray, "row feature"], axes: Float[np.ndarray
 def of_equal_variance(
     centred: Float[np.ndarray, "row feature"], n_axes: int, share: float, rng: np.random.Generator
 ) -> list[Float[np.ndarray, "feature axis"]]:
-    """Random subspaces that hold this share of the variance: Gaussian directions, each principal axis scaled by a power
-    of its deviation, the same power for all, found for every draw."""
+    """Random subspaces with this share of the variance: Gaussian ones, scaled along the principal axes."""
     values, vectors = np.linalg.eigh(centred.T @ centred)
     deviation = np.sqrt(values.clip(1e-12 * values.max()))
     found = []

@@ -1,9 +1,6 @@
-"""The study `depth_profiles`: what changes from layer to layer, in networks trained alike from several seeds.
+"""The study `depth_profiles`: what changes from layer to layer, in networks trained from several seeds?
 
-Each network is read by the probes that follow depth: how broad attention is, how sharply queries single out keys, how
-far the residual stream decodes from the exact posterior, and what it costs to bypass a layer. A trend is Spearman's ρ
-over the layers of one network, and its interval a t interval over networks: layers of one network are no repetitions of
-one another, seeds are.
+A trend is Spearman's ρ over the layers of one network; its interval is over networks, since layers are no replicates.
 
 Source: Paper I (arXiv 2512.22471), six layers of six heads; its pictures show one network.
 """
@@ -32,7 +29,7 @@ TRENDS: Mapping[str, tuple[str, str, str]] = {
         "of KL(posterior || what the residual stream decodes to) with depth, the mean over positions",
     ),
 }  # fmt: skip
-"""Rank correlations over the layers of a network: the probe, its number, and what it is."""
+"""Rank correlations over the layers of a network: the probe, its number, and the meaning."""
 
 PROFILES: Mapping[str, tuple[str, str, str, str, Mapping[str, str]]] = {
     "attention_entropy_bits": ("bits", "attention_entropy", "by_layer", "entropy", {"positions": "scored"}),
@@ -41,7 +38,7 @@ PROFILES: Mapping[str, tuple[str, str, str, str, Mapping[str, str]]] = {
     "posterior_kl_bits": ("bits", "components", "by_depth", "posterior_kl", {}),
     "bypass_ratio": ("1", "heads", "by_layer", "ratio", {"part": "layer bypassed"}),
 }
-"""Columns by layer: the unit, the probe, its table and column, which rows. Of depths, those after each layer."""
+"""Columns by layer: the unit, the probe, its table, the column and the rows; a depth is that after a layer."""
 
 NEEDED_RATIO = 10.0
 """Paper I calls a layer needed whose removal multiplies the error by more than this."""
@@ -51,7 +48,7 @@ NEEDED_RATIO = 10.0
 class DepthProfiles(CheckedStudy):
     """Networks of `task` from each of `seeds`; `settings` are field=value of the task, the network or the recipe.
 
-    `n_pool` sequences are read of every network; `n_prompts` of them for what it costs to bypass a layer.
+    `n_pool` sequences are read from every network; `n_prompts` of them with a layer bypassed.
     """
 
     task: str = "bijection"
@@ -64,11 +61,10 @@ class DepthProfiles(CheckedStudy):
     question: ClassVar[str] = "What changes from layer to layer, in one deep network as in another?"
 
     def measure(self, work: Path, progress: Report) -> Findings:
-        # only means by layer are taken, so that the draws behind nulls of one network may be few
-        few = {"n_permutations": 50, "n_bootstrap": 50}
-        asked: dict[str, dict[str, object]] = {probe: {**few} for _, probe, *_ in PROFILES.values()}
-        asked["heads"] |= {"how": "zero", "n_random": 5, "n_sets": 2, "n_prompts": self.n_prompts}
-        found, kl_bits, models = read_by_probes(plans_over_seeds(self), work, progress, asked, self.n_pool)
+        few = {"n_permutations": 50, "n_bootstrap": 50}  # only values are read
+        probes: dict[str, dict[str, object]] = {probe: {**few} for _, probe, *_ in PROFILES.values()}
+        probes["heads"] |= {"how": "zero", "n_random": 5, "n_sets": 2, "n_prompts": self.n_prompts}
+        found, kl_bits, models = read_by_probes(plans_over_seeds(self), work, progress, probes, self.n_pool)
         profiles = [{name: profile(name, findings) for name in PROFILES} for findings in found]
         layers = Table.stacked(
             [
@@ -94,7 +90,7 @@ class DepthProfiles(CheckedStudy):
 
 
 def depth_scalars(found: Sequence[Mapping[str, Findings]], kl_bits: Sequence[float]) -> dict[str, Scalar]:
-    """The numbers of every network as means over networks, one a seed."""
+    """The numbers of all networks, one per seed, as means over them."""
     flat = Null("no trend", 0.0, (0.0, 0.0))
     ratios = [profile("bypass_ratio", findings) for findings in found]
 
@@ -124,7 +120,7 @@ def depth_scalars(found: Sequence[Mapping[str, Findings]], kl_bits: Sequence[flo
 
 
 def profile(name: str, findings: Mapping[str, Findings]) -> np.ndarray:
-    """One of `PROFILES` of one network, a value a layer; of depths those after a layer, not the embedding."""
+    """One of `PROFILES` of one network, one value per layer."""
     _, probe, table, column, only = PROFILES[name]
     rows = findings[probe].tables[table]
     for key, value in only.items():

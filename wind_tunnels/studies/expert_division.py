@@ -1,9 +1,4 @@
-"""The study `expert_division`: do the experts of a mixture divide domains between them, in one network as in another?
-
-Two trainings for every seed, each on sequences of two domains that share their tokens: domains that ask for different
-computations, and one task under two domain tokens, where there is nothing to divide. The probe `components` reads the
-routers of each: what the chosen expert says about the domain, in bits, at equal position (and token). Numbers
-are means over seeds, less what routing permuted within these strata gives.
+"""The study `expert_division`: do the experts of a mixture divide domains between them?
 
 Source: ours. Paper III (arXiv 2512.23752), section 5.7, measures the geometry of Mixtral and nothing of its experts.
 """
@@ -34,13 +29,13 @@ DOMAINS: Mapping[str, tuple[str, Sequence[Mapping[str, Any]]]] = {
     "different": ("domains that differ", (_BIJECTION, {"task": "regression", "L": 10, "noise": 0.4})),
     "same": ("one task under two domain tokens", (_BIJECTION, _BIJECTION)),
 }
-"""Two domains, what they are to each other, and their tasks. Both ask at the same positions, and at tokens of both."""
+"""Pairs of domains, their relation, and their tasks, which have the same scored positions and share their tokens."""
 
 SHOWN = {
     "experts": ("expert_domain_information", "position"),
     "experts_beyond_token": ("expert_domain_information_beyond_token", "position and token"),
 }
-"""By the beginning of a number's name: the number of `components`, and what routing is permuted within."""
+"""By prefix of a number's name: the number of `components`, and the strata within which routing is permuted."""
 
 _SAYS = "information about the domain in the chosen expert"
 
@@ -49,7 +44,7 @@ _SAYS = "information about the domain in the chosen expert"
 class ExpertDivision(CheckedStudy):
     """Mixtures of experts from each of `seeds`; `settings` are field=value of the network or the recipe.
 
-    `n_pool` sequences are read of every network; `n_permutations` exchanges are the null of each of its numbers.
+    `n_pool` sequences are read from every network; each null has `n_permutations`.
     """
 
     settings: tuple[str, ...] = ("arch=mixtral", "n_layers=2", "n_steps=700", "batch=64")
@@ -68,12 +63,12 @@ class ExpertDivision(CheckedStudy):
                 self, "mixture", fixed={"components": list(tasks), "symbols": "shared"}, variant=f"{domains}-"
             )
         ]
-        settings = {"components": {"experts": True, "n_permutations": self.n_permutations}}
-        read, kl_bits, models = read_by_probes(plans, work, progress, settings, self.n_pool)
-        asked = [(domains, seed) for domains in DOMAINS for seed in self.seeds]
+        probes = {"components": {"experts": True, "n_permutations": self.n_permutations}}
+        read, kl_bits, models = read_by_probes(plans, work, progress, probes, self.n_pool)
+        labels = [{"domains": domains, "seed": seed} for domains in DOMAINS for seed in self.seeds]
         rows = [
-            {"domains": domains, "seed": seed} | {name: of["components"][number] for name, (number, _) in SHOWN.items()}
-            for (domains, seed), of in zip(asked, read, strict=True)
+            label | {name: of["components"][number] for name, (number, _) in SHOWN.items()}
+            for label, of in zip(labels, read, strict=True)
         ]
         units = {"domains": LABEL, "seed": LABEL} | dict.fromkeys(SHOWN, "bits")
         networks = scalars_table(rows, units, with_p=True)
@@ -84,7 +79,7 @@ class ExpertDivision(CheckedStudy):
                 scalars[f"{name}_{domains}"] = mean_over_seeds(
                     by_network(networks, name, domains=domains), "bits", null, f"{_SAYS} at a given {within}, {what}"
                 )
-            mine = [bits for bits, (of, _) in zip(kl_bits, asked, strict=True) if of == domains]
+            mine = [bits for bits, label in zip(kl_bits, labels, strict=True) if label["domains"] == domains]
             why = "how well it was trained: no chance level"
             scalars[f"kl_bits_{domains}"] = mean_over_seeds(mine, "bits", why, f"KL from the posterior, {what}")
         for name, (_, within) in SHOWN.items():

@@ -1,11 +1,6 @@
-"""The study `fine_tuning`: what of a tunnel's geometry moves when it is trained further on something else.
+"""The study `fine_tuning`: does training on new data move a tunnel's geometry more than as many steps on the old?
 
-For every seed one network is trained on a task and then further, from the same weights, for as many steps in three
-ways: on the same task (which is the null), on the task with a shifted prior, and on a few sequences shown again and
-again. Of each the distances (`MEASURES`) from the network before are read on the same sequences of the first task. A
-ratio of 1 says that the new data move no more than as many further steps on the old.
-
-Source: the closing remark of Paper III (arXiv 2512.23752) on instruction tuning, asked where the prior is known.
+Source: the closing remark of Paper III (arXiv 2512.23752) on instruction tuning, tested where the prior is known.
 """
 
 from collections.abc import Mapping
@@ -45,19 +40,18 @@ MEASURES = {
     "frame": "total variation of the attention rows",
 }
 ROWS, KEYS = Need("pattern_row"), Need("k_pre")
-_AXIS = "resid.ridge.axis"
 _DATA = {"shifted": "a shifted prior", "memorised": "a few sequences again and again"}
 
 
 Arrays = Mapping[str, np.ndarray]
-"""What of a network is compared with the one before: `cosines` of keys, entropy `axis`, attention `rows`."""
+"""What is compared with the network before: `cosines` of keys, entropy `axis`, attention `rows`."""
 
 
 @dataclass(frozen=True)
 class FineTuning(CheckedStudy):
-    """Trainings of `task` with `settings` (field=value) from each of `seeds`, and `n_further` steps more in three ways.
+    """Trainings of `task` with `settings` (field=value) from each of `seeds`, then `n_further` steps in three ways.
 
-    `shifted` are settings of the task that the second way changes, `n_distinct` the sequences of the third.
+    One way keeps the data, one changes the settings `shifted` of the task, one repeats `n_distinct` sequences.
     """
 
     task: str = "coin"
@@ -138,14 +132,15 @@ class FineTuning(CheckedStudy):
         axis = read_by({"value_axis": {"sites": ("resid",)}}, model, prompts=prompts)["value_axis"]
         read = interp.collect(model, prompts, [ROWS, KEYS])
         cosines = token_cosines(read[KEYS][0], read.rows["token"])
-        arrays = {"cosines": cosines, "axis": axis.arrays[_AXIS][-1], "rows": np.exp2(read[ROWS].astype(np.float64))}
+        rows = np.exp2(read[ROWS].astype(np.float64))
+        arrays = {"cosines": cosines, "axis": axis.arrays["resid.ridge.axis"][-1], "rows": rows}
         kl_bits = evaluate_model(model.module, task).figures["kl_bits"].value
         numbers = {"keys": float(np.abs(cosines).mean()), "bayes_r2": axis["bayes_r2"].value, "kl_bits": kl_bits}
         return arrays, numbers
 
 
 def distances(after: Arrays, before: Arrays) -> dict[str, float]:
-    """How far each measure is from the network before."""
+    """The distance of each measure from the network before."""
     axes = [each["axis"] / np.linalg.norm(each["axis"]) for each in (after, before)]
     return {
         "orthogonality": float(np.abs(after["cosines"] - before["cosines"]).mean()),
@@ -167,7 +162,7 @@ def token_cosines(
 
 
 def moved_scalars(moved: Table, networks: Table) -> dict[str, Scalar]:
-    """For each measure and new data the ratio to further steps on the old; and what it costs on the first task."""
+    """For each measure and new data the ratio to further steps on the old, and the cost on the first task."""
     scalars = {}
     for measure, words in MEASURES.items():
         same = by_network(moved, measure, data="same")

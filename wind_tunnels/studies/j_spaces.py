@@ -1,16 +1,7 @@
-"""The study `j_spaces`: the hypotheses in the directions that a network's prediction depends on, in several networks.
+"""The study `j_spaces`: are hypotheses held in the directions that a network's prediction depends on?
 
-What the note of July 2026 wrote down before it measured, each number beside one that would refute it:
-
-    P1   J-space of 8 directions after the first block: share of the hypotheses' embeddings over that of a random
-         subspace, and how well it says which hypothesis stands at a position; both in untrained copies too
-    P2   what each head writes into the span of the hypotheses' embeddings, in absolute length: the largest head of the
-         first layer over the largest of all others; and its rank correlation with what removing the head does
-    P3   which hypotheses survive, decoded from J-spaces of more directions, beside random subspaces
-    P4   a donor's coordinates in the J-space before the last block: bits by which the prediction moves towards the
-         donor's posterior, beside random subspaces; the direction of uncertainty removed there, beside random ones
-
-With `skip_first` the Jacobian is the mean over later positions alone: those behind a loss horizon (P5).
+Every number is a prediction that the note of July 2026 stated before it measured: P1 to P4 in the order of `_MEANINGS`;
+P5, with `skip_first`, takes the mean Jacobian over positions beyond a loss horizon.
 
 Source: the authors' note "The Workspace Survives Where the Circuit Dies" (July 2026), P1 to P5.
 """
@@ -34,6 +25,7 @@ from interp.statistics.correlation import unit_ranks
 from interp.statistics.cosines import random_subspace
 from interp.statistics.linear_readout import PENALTY, balanced_accuracy, held_out_r2, read_out
 from interp.statistics.ridge import absolute_penalty, ridge_axis
+from interp.tunnel import Task
 
 from .over_seeds import NetworkStudy
 
@@ -66,7 +58,7 @@ _MEANINGS: Mapping[str, tuple[str, str, str]] = {
 
 @dataclass(frozen=True)
 class JSpaces(NetworkStudy):
-    """J-spaces of `tunnels` (a name, folders by a pattern with `*`, or several with commas), `n_pool` sequences each.
+    """J-spaces of `tunnels` (names or folder patterns with `*`, separated by commas), `n_pool` sequences each.
 
     The Jacobian is exact over `n_lens` sequences, from position `skip_first` on.
     """
@@ -86,12 +78,11 @@ class JSpaces(NetworkStudy):
     beside_untrained = True
     meanings = _MEANINGS
 
-    def read(self, model: Model) -> dict[str, Any]:
-        assert model.task is not None, "a tunnel has a task"
+    def read(self, model: Model, task: Task) -> dict[str, Any]:
         if model.info.d_model < RANKS_READ[-1]:
             words = f"{model.name} has a stream of {model.info.d_model} dimensions"
             raise self.refusal(words, f"Name networks of {RANKS_READ[-1]} or more.")
-        sampled = partial(interp.sampled_prompts, model.task)
+        sampled = partial(interp.sampled_prompts, task)
         lens = interp.fit_lens(
             model, sampled(self.n_lens, self.seed + 1), precision_bits=0.0, skip_first=self.skip_first, quiet=True
         )
@@ -142,7 +133,7 @@ class JSpaces(NetworkStudy):
             return harm(put(axis=axes.T, values=mean))
 
         entropy = entropy_bits(posterior)
-        said = read_out(rows, entropy[:, None], is_fitted)[:, 0]
+        predicted = read_out(rows, entropy[:, None], is_fitted)[:, 0]
         axis = ridge_axis(rows, entropy, absolute_penalty(rows - rows.mean(axis=0), PENALTY))[:, None]
         ranks = {1, space.shape[1], frame.shape[1]}
         randoms = {rank: [random_subspace(width, rank, rng) for _ in range(N_RANDOM)] for rank in ranks}
@@ -153,22 +144,22 @@ class JSpaces(NetworkStudy):
         return found | {
             "swapped_bits": beside_random(swapped, space),
             "swapped_whole_bits": (swapped(np.eye(width)), 0.0),
-            "axis_r2": held_out_r2(said, entropy, is_fitted, ~is_fitted),
+            "axis_r2": held_out_r2(predicted, entropy, is_fitted, ~is_fitted),
             "axis_removed_bits": beside_random(removed, axis),
             "frame_removed_bits": beside_random(removed, frame),
         }
 
 
 def _identity(read: Capture, space: np.ndarray, prompts: PromptSet) -> float:
-    """How often a linear readout of the J-space after the first block names the hypothesis that stands there."""
+    """Accuracy with which a linear readout of the J-space after the first block names the hypothesis at a position."""
     rows, outcomes = read.rows_at("tunnel"), prompts.outcome_ids
     assert outcomes is not None
     tokens = np.array([prompt.token_ids for prompt in prompts.prompts])[rows["prompt"], rows["position"]]
     stands = np.isin(tokens, outcomes)
     is_each = tokens[stands][:, None] == outcomes
     is_fitted = rows["prompt"][stands] % 2 == 0
-    said = read_out(read[EVERYWHERE][1, stands].astype(np.float64) @ space, is_each, is_fitted)
-    return float((said.argmax(axis=1) == is_each.argmax(axis=1))[~is_fitted].mean())
+    decoded = read_out(read[EVERYWHERE][1, stands].astype(np.float64) @ space, is_each, is_fitted)
+    return float((decoded.argmax(axis=1) == is_each.argmax(axis=1))[~is_fitted].mean())
 
 
 def _heads(

@@ -1,9 +1,5 @@
 """The study `late_attention`: is the attention of the upper layers needed to carry a belief beyond the trained length?
 
-Two networks for every seed, alike but for one thing: in one the attention of the top `n_off` layers is switched off
-before training begins and stays off. Both learn to filter hidden states over K symbols and are then read on longer
-sequences.
-
 Source: Paper I (arXiv 2512.22471), which trains at K = 20 and reads at K = 50 with the top two of nine layers off.
 """
 
@@ -22,10 +18,9 @@ from .over_seeds import CheckedStudy, by_network, mean_scalar, models_table, rat
 
 @dataclass(frozen=True)
 class LateAttention(CheckedStudy):
-    """Networks of `n_layers` layers with and without attention in the top `n_off`, for every seed.
+    """HMM filters of `n_layers` layers, trained with and without attention in the top `n_off`, for every seed.
 
-    `trained_length`: symbols they are trained on (None: the recipe's own); `length`: symbols they are read on.
-    `size`, `n_steps` as in `primitives`.
+    `trained_length`: symbols in training (None: the recipe's); `length`: in evaluation. See `primitives` for the rest.
     """
 
     seeds: tuple[int, ...] = (1, 2, 3)

@@ -1,8 +1,4 @@
-"""The study `other_variants`: networks read on another variant of the task that they were trained on.
-
-Beginnings that a training never showed (`prefixes=held_out`), values whose labels mean something else in every sequence
-(`symbols=fresh`), or none of that: the distance from the variant's own exact posterior, beside the same networks on the
-task of their training.
+"""The study `other_variants`: how far networks are from the exact posterior of another variant of their task.
 
 Source: the authors' construction-boundary experiments (July 2026): held-out prefixes and relabelled symbols.
 """
@@ -21,7 +17,7 @@ from .over_seeds import CheckedStudy
 
 @dataclass(frozen=True)
 class OtherVariants(CheckedStudy):
-    """Networks (a name, or folders by a pattern with `*`) on their task with some `settings` (field=value) changed."""
+    """Networks (a name or a folder pattern with `*`) on their task with some `settings` (field=value) changed."""
 
     tunnels: str = "tunnel:recurrence-gpt-neox"
     settings: tuple[str, ...] = ("prefixes=held_out",)
@@ -36,15 +32,14 @@ class OtherVariants(CheckedStudy):
         from .tunnel_training import evaluation_scalars
 
         models, own, other = [], [], []
-        for name, model in opened(self.tunnels, progress):
-            assert model.task is not None, "a tunnel has a task"
+        for name, model, task in opened(self.tunnels, progress):
             models.append((name, model.fingerprint))
-            variant = make_task(type(model.task), model.task.describe() | read_settings(self.settings))
-            if variant.vocab_size != model.task.vocab_size:
-                found = f"it has {variant.vocab_size} tokens, and {name} knows {model.task.vocab_size}"
+            variant = make_task(type(task), task.describe() | read_settings(self.settings))
+            if variant.vocab_size != task.vocab_size:
+                found = f"it has {variant.vocab_size} tokens, and {name} knows {task.vocab_size}"
                 raise self.refusal(found, "Change settings that leave the tokens as they are.")
-            for task, found in ((model.task, own), (variant, other)):
-                found.append(evaluate_model(model.module, task, n=self.n))
+            own.append(evaluate_model(model.module, task, n=self.n))
+            other.append(evaluate_model(model.module, variant, n=self.n))
         here, there = ([each.figures["kl_bits"].value for each in found] for found in (own, other))
         scalars = {f"{name}_own": scalar for name, scalar in evaluation_scalars(own).items()}
         scalars |= evaluation_scalars(other)

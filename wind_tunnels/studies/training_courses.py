@@ -1,9 +1,4 @@
-"""The study `training_courses`: what settles first over a training, attention or precision, with its spread over seeds.
-
-One training for every seed, which keeps its weights after 0, 1, 2, 4, 8 ... steps; the probe `dynamics` reads each. The
-numbers are means over seeds with t intervals (of the probe's indices, geometric means): what one training's interval,
-which is over its sequences, says nothing of. Of the exchange of attention patterns the lead is told as a share of the
-error still missing, since each training has its own step at which it is told.
+"""The study `training_courses`: does attention settle before precision, over several trainings?
 
 Source: Paper II (arXiv 2512.22473), which shows the course of one training.
 """
@@ -28,7 +23,6 @@ EXCHANGED = {
     "network_share": "share of the error still missing that is missing with the final attention patterns too",
 }
 INDICES = ("dissociation_index", "dissociation_index_output", "dissociation_index_values")
-SHARE = "a share: it is read by 0 and 1"
 _SHARES = ("patterns_share", "network_share")
 _STEPS = ("frame_step", "error_step", "values_step")
 _COURSES = {"step": "steps", "kl": "bits", "frame_tv": "fraction", "value_distance": "1"}
@@ -39,7 +33,7 @@ _COURSES = {"step": "steps", "kl": "bits", "frame_tv": "fraction", "value_distan
 class TrainingCourses(CheckedStudy):
     """Trainings of `task` from each of `seeds`; `settings` are field=value of the task, the network or the recipe.
 
-    `n_pool` sequences are read at every checkpoint; `n_permutations` and `n_bootstrap` are the probe's.
+    The probe `dynamics` reads `n_pool` sequences at every checkpoint, with `n_permutations` and `n_bootstrap`.
     """
 
     task: str = "bijection"
@@ -53,15 +47,15 @@ class TrainingCourses(CheckedStudy):
     question: ClassVar[str] = "Does attention settle before precision does, in one training as in another?"
 
     def measure(self, work: Path, progress: Report) -> Findings:
-        asked = {PROBE: {"n_permutations": self.n_permutations, "n_bootstrap": self.n_bootstrap,
-                         "n_exchanged": self.n_pool}}  # fmt: skip
-        read, _, models = read_by_probes(plans_over_seeds(self, keep="log"), work, progress, asked, self.n_pool)
+        settings = {name: getattr(self, name) for name in ("n_permutations", "n_bootstrap")}
+        probes = {PROBE: settings | {"n_exchanged": self.n_pool}}
+        read, _, models = read_by_probes(plans_over_seeds(self, keep="log"), work, progress, probes, self.n_pool)
         found = [findings[PROBE] for findings in read]
         by_seed = [({"seed": seed}, each) for seed, each in zip(self.seeds, found, strict=True)]
         seeds = scalars_table(
             (seed | dict(each.scalars) for seed, each in by_seed),
             {"seed": LABEL} | dict.fromkeys((*_SHARES, *INDICES), "1") | dict.fromkeys(_STEPS, "steps"),
-            "Each training by itself; intervals are over sequences, checkpoints held fixed.",
+            caption="Each training by itself; intervals are over sequences, checkpoints held fixed.",
         )
         courses = Table.stacked(
             [seed | {name: each.tables["by_step"][name] for name in _COURSES} for seed, each in by_seed],
@@ -84,7 +78,7 @@ class TrainingCourses(CheckedStudy):
 
 
 def index_over_seeds(name: str, found: Sequence[Findings]) -> Scalar:
-    """The geometric mean of an index over trainings; underpowered where any of them leaves its own unresolved."""
+    """The geometric mean of an index over trainings; underpowered if it is in any of them."""
     given = [findings[name] for findings in found]
     undefined = next((s for s in given if not np.isfinite(s.value)), None)
     if undefined is not None:
@@ -98,12 +92,12 @@ def index_over_seeds(name: str, found: Sequence[Findings]) -> Scalar:
 
 
 def exchange_over_seeds(name: str, found: Sequence[Findings]) -> Scalar:
-    """The mean of a share over trainings with its t interval; the lead has the null 0, shares have none."""
+    """The mean of a share over trainings; the lead has the null 0, shares have none."""
     is_lead = name == "exchange_lead_share"
     patterns, network = ([each[of].value for each in found] for of in _SHARES)
     values = list(np.subtract(network, patterns)) if is_lead else [each[name].value for each in found]
     if not np.isfinite(values).all():
         reason = "in a training no checkpoint is clearly worse than the end"
         return Scalar.undefined(reason, underpowered=True, n=len(values), n_unit="seed", meaning=EXCHANGED[name])
-    null = Null("patterns and the rest equally far", 0.0, (0.0, 0.0)) if is_lead else SHARE
+    null = Null("patterns and the rest equally far", 0.0, (0.0, 0.0)) if is_lead else "a share: it is read by 0 and 1"
     return mean_over_seeds(values, "1", null, EXCHANGED[name])

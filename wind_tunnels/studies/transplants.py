@@ -1,19 +1,16 @@
 """The study `transplants`: does the stream of a position inside the loss horizon restore the prediction beyond it?
 
-Networks that were trained on recurrences up to a `horizon` read programs x[t + 1] = a x[t] + b beyond it. At one late
-position the stream of a depth is exchanged for that of a donor: the last position inside the horizon of a sequence that
-begins later.
+At a position beyond the horizon the residual stream of a program x[t + 1] = a x[t] + b is replaced by that of a donor,
+the last position inside the horizon of a sequence that begins later:
 
-    matched      the donor is the sequence's own last values: same program, same value, same answer
-    mismatched   another program at the same value: the answer becomes the donor's
+    matched      the sequence's own last values: same program, same value, same answer
+    mismatched   another program at the same value
     random       noise ending in the same value
-    update       the own embedding stays, and what the donor's blocks added replaces what the own blocks added; of a
-                 mismatched donor at another value, and of the same program at another value, whose update could bring
-                 the own answer only if it held the program rather than the donor's answer
+    update       only what the blocks added is replaced, from another program or from the same one at another value
 
-Before it is put in behind the last block, the matched stream is rotated within the span of the hypotheses' embeddings,
-within its complement, and within random subspaces of the same dimensions. A stream behind the last block is the donor's
-answer: what it restores is no more than a copy, so that the first block is what can tell.
+Behind the last block the stream is the donor's answer, so restoring it there is a copy; only earlier depths are
+informative. There the matched stream is also rotated within the span of the hypotheses' embeddings, its complement and
+random subspaces.
 
 Source: the authors' construction-boundary experiments (July 2026).
 """
@@ -30,9 +27,9 @@ from interp.edit import Edit
 from interp.model import Model
 from interp.need import Need
 from interp.statistics.cosines import random_rotations, random_subspace
+from interp.tunnel import Task
 
-from .moving_programs import ending_in, modulus, moving_programs, onward, prompts_of, run
-from .moving_programs import said as said_of
+from .moving_programs import ending_in, modulus, moving_programs, onward, predicted_values, prompts_of, run
 from .over_seeds import NetworkStudy
 
 STREAM, PREDICTED = Need("resid"), Need("next_log_prob")
@@ -67,7 +64,7 @@ _MEANINGS: Mapping[str, tuple[str, str, str]] = {
 
 @dataclass(frozen=True)
 class Transplants(NetworkStudy):
-    """Recurrence networks (a name, or folders by a pattern with `*`), `n` programs each, read after `seen` values."""
+    """Recurrence networks (a name or a folder pattern with `*`), `n` programs each, read after `seen` values."""
 
     tunnels: str = "tunnel:recurrence-gpt-neox-horizon"
     horizon: int = 5
@@ -86,13 +83,13 @@ class Transplants(NetworkStudy):
     def rules(self) -> Mapping[str, int]:  # pyrefly: ignore[bad-override]
         return {"horizon": 4, "seen": self.horizon + 1, "n": 20}
 
-    def read(self, model: Model) -> dict[str, tuple[float, float]]:
+    def read(self, model: Model, task: Task) -> dict[str, tuple[float, float]]:
         import torch
 
         from interp.reading.lens import Lens
         from interp.system.float64 import double
 
-        p = modulus(model, self)
+        p = modulus(task, self)
         rng, n_shown = np.random.default_rng(self.seed), self.horizon - 1
         program, other = moving_programs(rng, self.n, p)
         own = run(program, rng, self.seen + 1, p)
@@ -118,30 +115,30 @@ class Transplants(NetworkStudy):
                     layer=depth, site="resid", axis=np.eye(values.shape[1]), values=values, at="scored"
                 )
             ]
-            return said_of(interp.collect(model, recipients, [PREDICTED], edits=edits)[PREDICTED], p)
+            return predicted_values(interp.collect(model, recipients, [PREDICTED], edits=edits)[PREDICTED], p)
 
-        def share(said: np.ndarray, sought: np.ndarray) -> float:
-            return float((said == sought).mean())
+        def share(found: np.ndarray, sought: np.ndarray) -> float:
+            return float((found == sought).mean())
 
         theirs = {name: onward(program if name in ("matched", "same_program") else other, values[:, -1], p)
                   for name, values in windows.items()}  # fmt: skip
-        unedited = said_of(before[PREDICTED], p)
+        unedited = predicted_values(before[PREDICTED], p)
         found = {
-            "donor_accuracy": (share(said_of(donors["matched"][PREDICTED], p), answer), 1 / p),
+            "donor_accuracy": (share(predicted_values(donors["matched"][PREDICTED], p), answer), 1 / p),
             "unedited_accuracy": (share(unedited, answer), 1 / p),
         }
         for depth in range(1, len(mine)):
-            said = {}
+            after = {}
             for name, stream in streams.items():
                 values = mine[0] + stream[depth] - stream[0] if name in _UPDATES else stream[depth]
-                said[name] = predicted(depth, values)
-            for of, says, chance, sought in (
-                ("rescued", said["matched"], said["random"], answer),
-                ("redirected", said["mismatched"], unedited, theirs["mismatched"]),
-                ("update_redirected", said["elsewhere"], unedited, theirs["elsewhere"]),
-                ("update_rescued", said["same_program"], said["elsewhere"], answer),
+                after[name] = predicted(depth, values)
+            for of, edited, chance, sought in (
+                ("rescued", after["matched"], after["random"], answer),
+                ("redirected", after["mismatched"], unedited, theirs["mismatched"]),
+                ("update_redirected", after["elsewhere"], unedited, theirs["elsewhere"]),
+                ("update_rescued", after["same_program"], after["elsewhere"], answer),
             ):
-                found[f"{of}_depth{depth}"] = share(says, sought), share(chance, sought)
+                found[f"{of}_depth{depth}"] = share(edited, sought), share(chance, sought)
         embedding = model.module.get_input_embeddings().weight[:p]  # pyrefly: ignore
         embedding = double(embedding.detach()).numpy()
         basis = np.linalg.svd(embedding - embedding.mean(axis=0))[2].T
@@ -149,12 +146,13 @@ class Transplants(NetworkStudy):
         pairs = [(random_subspace(len(basis), len(basis), rng), int(rng.integers(2**31))) for _ in range(N_RANDOM)]
         for of, taken in (("frame_rotated", slice(k)), ("complement_rotated", slice(k, None))):
             rotated = [_rotated(last, axes[:, taken], seed) for random, seed in pairs for axes in (basis, random)]
-            turned = [share(said_of(decode(torch.from_numpy(rows).float()).numpy(), p), answer) for rows in rotated]
+            logits = [decode(torch.from_numpy(rows).float()).numpy() for rows in rotated]
+            turned = [share(predicted_values(each, p), answer) for each in logits]
             found[of] = float(np.mean(turned[::2])), float(np.mean(turned[1::2]))
         return found
 
 
 def _rotated(rows: Float[np.ndarray, "row feature"], axes: np.ndarray, seed: int) -> Float[np.ndarray, "row feature"]:
-    """Rows whose coordinates along orthonormal axes are turned at random, and nothing else of them."""
+    """Rows with their coordinates along orthonormal axes rotated at random."""
     turn = random_rotations(axes.shape[1], 1, np.random.default_rng(seed))[0]
     return rows + rows @ axes @ (turn - np.eye(len(turn))) @ axes.T

@@ -1,8 +1,4 @@
-"""The study `tunnel_evaluation`: one trained tunnel against its exact posterior, every figure with its null.
-
-Beside the figures of `evaluation` it asks whether a network follows each sequence, and whether outcomes that are
-renamed throughout a sequence are renamed in the prediction.
-"""
+"""The study `tunnel_evaluation`: one trained tunnel compared with its exact posterior, every figure with its null."""
 
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -20,7 +16,7 @@ from interp.statistics.resampling import random_orders
 from interp.system.progress import Report
 from interp.tunnel import Sequences
 
-from ..evaluation.evaluation import figure_scalars, primary_slice, resampled, resampled_scalar
+from ..evaluation.evaluation import figure_of, figure_scalar, figure_scalars, of_slice, resampled
 from .over_seeds import CheckedStudy, fingerprint_table
 
 SYMMETRIC = ("bijection", "recall")
@@ -29,9 +25,9 @@ SYMMETRIC = ("bijection", "recall")
 
 @dataclass(frozen=True)
 class TunnelEvaluation(CheckedStudy):
-    """A tunnel, by name or folder, on `n` fresh sequences; on sequences of `length` observations too where that is set.
+    """A tunnel, by name or folder, on `n` fresh sequences, and on sequences of `length` observations if that is set.
 
-    `attention_off`: decoder blocks without attention while it is read. `n_relabellings` random renamings.
+    `attention_off`: decoder blocks without attention. `n_relabellings`: random renamings of the outcomes.
     """
 
     tunnel: str = "bijection-gpt-neox"
@@ -63,7 +59,7 @@ class TunnelEvaluation(CheckedStudy):
             horizon = origin.card["recipe"].get("horizon")
             evaluation = evaluate_sides(log_probs, sequences, evaluation_generators(self.seed)[1], horizon)
             progress(2, 3)
-            log_probs, primary = primary_slice(log_probs, sequences)
+            log_probs, primary = of_slice(log_probs, sequences)
             weights = resampled(self.n, evaluation_generators(self.seed)[1])
             scalars = figure_scalars(evaluation) | _tracking(log_probs, primary, weights)
             notes = list(evaluation.notes)
@@ -99,7 +95,7 @@ def _in_slice(log_probs: np.ndarray, sequences: Sequences) -> np.ndarray:
 
 
 def _tracking(log_probs: np.ndarray, sequences: Sequences, weights: np.ndarray) -> dict[str, Scalar]:
-    """Errors sequence by sequence against who knows the position, and the entropy where it should be 0."""
+    """Entropy errors relative to a guess from the position, and the entropy where the exact one is 0."""
     n = len(sequences)
     predicted = entropy_bits(_in_slice(log_probs, sequences))
     exact = entropy_bits(sequences.posterior)
@@ -107,16 +103,16 @@ def _tracking(log_probs: np.ndarray, sequences: Sequences, weights: np.ndarray) 
     found: dict[str, Scalar] = {}
     if by_position.any():
         error = np.abs(predicted - exact).mean(axis=1)
-        found["sequence_tracking"] = resampled_scalar(
-            1.0 - (weights @ error) / (weights @ by_position), "1",
+        found["sequence_tracking"] = figure_scalar(
+            figure_of(1.0 - (weights @ error) / (weights @ by_position), "1"),
             Null("who knows the position alone", 0.0, (0.0, 0.0)), n,
             "1 - entropy error / that of the best guess from the position",
         )  # fmt: skip
     repeats = sequences.columns.get("is_repeat")
     if repeats is not None and repeats.any():
         share, most = weights @ repeats.mean(axis=1), float(np.log2(sequences.posterior.shape[-1]))
-        found["repeat_entropy_bits"] = resampled_scalar(
-            (weights @ (predicted * repeats).mean(axis=1)) / share, "bits",
+        found["repeat_entropy_bits"] = figure_scalar(
+            figure_of((weights @ (predicted * repeats).mean(axis=1)) / share, "bits"),
             Null("uniform over the answers", most, (most, most)), n,
             "entropy of the prediction at keys that came before, where the exact one is 0",
         )  # fmt: skip
@@ -131,35 +127,35 @@ def _relabelling(
     rng: np.random.Generator,
     n_relabellings: int,
 ) -> dict[str, Scalar]:
-    """Renamings of the outcomes, one a sequence and draw; everything is averaged over draws first."""
+    """How the prediction changes when the outcomes are renamed, one renaming per sequence and draw."""
     ids, n = sequences.slice_ids, len(sequences)
     own = _in_slice(log_probs, sequences)  # [sequence, scored, outcome]
-    moved, kept, change, kept_change = (np.zeros(n) for _ in range(4))
+    draws = []
     for _ in range(n_relabellings):
         order = random_orders(len(ids), n, rng)  # [sequence, outcome]
         table = np.tile(np.arange(log_probs.shape[-1]), (n, 1))  # [sequence, token]
         table[:, ids] = ids[order]
         renamed = _in_slice(predict(np.take_along_axis(table, sequences.tokens, axis=1)), sequences)
-        # Outcome i became order[i]: what was said of i has to be said of order[i] now.
+        # outcome i became order[i], so its probability should move there
         expected = np.empty_like(own)
         np.put_along_axis(expected, np.broadcast_to(order[:, None, :], own.shape), own, axis=-1)
-        moved += total_variation(expected, renamed).mean(axis=1) / n_relabellings
-        kept += total_variation(own, renamed).mean(axis=1) / n_relabellings
-        change += np.abs(entropy_bits(renamed) - entropy_bits(own)).mean(axis=1) / n_relabellings
-        stranger = rng.permutation(n)
-        kept_change += np.abs(entropy_bits(renamed[stranger]) - entropy_bits(own)).mean(axis=1) / n_relabellings
+        after, before = entropy_bits(renamed), entropy_bits(own)
+        stranger = after[rng.permutation(n)]
+        tvd = [total_variation(each, renamed) for each in (expected, own)]
+        draws.append([*tvd, *(np.abs(each - before) for each in (after, stranger))])
+    moved, kept, change, kept_change = np.mean(draws, axis=(0, 3))
 
     def null(name: str, values: np.ndarray) -> Null:
         low, high = band(weights[1:] @ values)
         return Null(name, float(values.mean()), (float(low), float(high)))
 
     return {
-        "relabelling_tvd": resampled_scalar(
-            weights @ moved, "1", null("the prediction itself is not renamed", kept), n,
+        "relabelling_tvd": figure_scalar(
+            figure_of(weights @ moved, "1"), null("the prediction itself is not renamed", kept), n,
             "TVD of the renamed prediction and the prediction on renamed input",
         ),
-        "relabelling_entropy_change_bits": resampled_scalar(
-            weights @ change, "bits", null("another sequence, at the same positions", kept_change), n,
+        "relabelling_entropy_change_bits": figure_scalar(
+            figure_of(weights @ change, "bits"), null("another sequence, at the same positions", kept_change), n,
             "mean change of the predictive entropy when outcomes are renamed",
         ),
     }  # fmt: skip

@@ -1,8 +1,4 @@
-"""The study `tunnel_training`: networks trained on one task, as `interp tunnel train` does it, with their figures.
-
-Of several seeds the numbers are means over trainings with t intervals; of one, its own with intervals over sequences.
-What it leaves behind in the folder of its work are ordinary tunnels, which probes and other studies can read.
-"""
+"""The study `tunnel_training`: networks trained on one task, as by `interp tunnel train`, with their figures."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -58,7 +54,7 @@ class TunnelTraining(CheckedStudy):
 
 
 def evaluation_scalars(found: Sequence[Evaluation]) -> dict[str, Scalar]:
-    """The figures of one network, or their means over networks that were read on the same sequences."""
+    """The figures of one network, or their means over networks evaluated on the same sequences."""
     of_first = figure_scalars(found[0])
     if len(found) == 1:
         return of_first

@@ -1,14 +1,10 @@
-"""The study `update_courses`: what descent does to attention over whole trainings, several of them.
-
-At every kept checkpoint one descent step on all weights moves attention (study `gradient_laws`). Between kept
-checkpoints W_Q, W_K and W_V are updated, ‖ΔW‖ / ‖W‖: a late share of W_Q and W_K below that of W_V says that the frame
-settles first.
+"""The study `update_courses`: how descent moves attention and updates W_Q, W_K and W_V over whole trainings.
 
 Source: Paper II (arXiv 2512.22473).
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -21,18 +17,17 @@ from interp.loading.sources import kept_steps
 from interp.model import Model
 from interp.need import Need
 from interp.system.progress import unheard
+from interp.tunnel import Task
 
-from .over_seeds import NetworkStudy
+from .over_seeds import NetworkStudy, value_and_null
 
 MATRICES = ("W_Q", "W_K", "W_V")
 _LEAST_KEPT = 4
-_LAW = "moved_model"
-_SHARE = "a description: a share of each training's own movement"
 
 
 @dataclass(frozen=True)
 class UpdateCourses(NetworkStudy):
-    """Trainings that kept their weights: `tunnels` is a folder, or several by a pattern with `*`.
+    """Trainings that kept their weights: `tunnels` is a folder, or a pattern of folders with `*`.
 
     `n_prompts` sequences for each gradient; `n_permutations` of the advantages.
     """
@@ -60,7 +55,7 @@ class UpdateCourses(NetworkStudy):
             "late share of the updates of W_Q and W_K less that of W_V, mean over layers",
         ),
         **{f"late_share_{name.lower()}": (
-            "fraction", _SHARE,
+            "fraction", "a description: a share of each training's own movement",
             f"share of the relative updates of {name} that comes after the first quarter, mean over layers",
         ) for name in MATRICES},
     }  # fmt: skip
@@ -75,7 +70,7 @@ class UpdateCourses(NetworkStudy):
         ),
     }
 
-    def read(self, model: Model) -> dict[str, Any]:
+    def read(self, model: Model, task: Task) -> dict[str, Any]:
         from ..networks.weights import open_tunnel
 
         origin = open_tunnel(model.name)
@@ -85,8 +80,9 @@ class UpdateCourses(NetworkStudy):
             raise self.refusal(found, "Train it again with --keep log.")
         places = [*map(str, kept.values())]
         moved, expected = np.array([self._moved(where) for where in places]).T
-        weights = [*(_weights(interp.load(where)) for where in places), _weights(model)]
-        updates = {name: np.array([_relative(a[name], b[name]) for a, b in pairwise(weights)]) for name in MATRICES}
+        prompts = interp.sampled_prompts(task, 2)
+        weights = [interp.collect(each, prompts, list(MATRICES)) for each in (*map(interp.load, places), model)]
+        updates = {name: _relative([each[Need(name)] for each in weights]) for name in MATRICES}
         steps, n_layers = np.array([*kept]), model.info.n_layers
         late = {name: late_share(each, steps, int(origin.card["step"])).mean() for name, each in updates.items()}
         return {
@@ -99,30 +95,22 @@ class UpdateCourses(NetworkStudy):
         }
 
     def _moved(self, where: str) -> tuple[float, float]:
-        """Of the attention that one step from these weights moves, the share that moves well, and what is expected."""
+        """The share of the attention moved by one descent step that goes to better values, and its null."""
         from interp.running.spec import make_study
 
         own = {name: getattr(self, name) for name in ("n_prompts", "n_permutations", "seed")}
         study = make_study("gradient_laws", {"model": where, "n_bootstrap": 20, **own})
-        law = study.measure(Path(), unheard)[_LAW]  # keeps no unfinished work
-        assert law.null is not None, "the study gives a null with this number"
-        return law.value, law.null.value
+        return value_and_null(study.measure(Path(), unheard)["moved_model"])  # keeps no unfinished work
 
 
 def late_share(
     updates: Float[np.ndarray, "interval layer"], steps: np.ndarray, n_steps: int
 ) -> Float[np.ndarray, " layer"]:
-    """Of the updates from each kept step to the next, the share that begins after the first quarter, by layer."""
+    """The share of the updates between kept steps that begins after the first quarter, by layer."""
     return updates[steps > n_steps / 4].sum(axis=0) / updates.sum(axis=0)
 
 
-def _weights(model: Model) -> dict[str, Float[np.ndarray, "layer _head d_model d_head"]]:
-    assert model.task is not None, "a training that kept steps is a tunnel's"
-    read = interp.collect(model, interp.sampled_prompts(model.task, 2), list(MATRICES))
-    return {name: read[Need(name)].astype(np.float64) for name in MATRICES}
-
-
-def _relative(before: np.ndarray, after: np.ndarray) -> Float[np.ndarray, " layer"]:
-    """‖ΔW‖ / ‖W‖, Frobenius norms over the heads of a layer."""
-    axes = (1, 2, 3)
-    return np.sqrt(np.square(after - before).sum(axis=axes) / np.square(before).sum(axis=axes))
+def _relative(weights: Sequence[np.ndarray]) -> Float[np.ndarray, "interval layer"]:
+    """‖ΔW‖ / ‖W‖ from each `[layer, head, d_model, d_head]` to the next, Frobenius norms over a layer."""
+    every, axes = np.array(weights, dtype=np.float64), (2, 3, 4)
+    return np.sqrt(np.square(np.diff(every, axis=0)).sum(axis=axes) / np.square(every[:-1]).sum(axis=axes))

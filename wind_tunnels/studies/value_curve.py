@@ -1,8 +1,4 @@
-"""The study `value_curve`: do values, averaged over all that is equally uncertain, lie along one line of entropy?
-
-Values of the last layer at the scored positions are averaged over rows of equal exact entropy, which leaves a point an
-entropy; without replacement these are the positions. Read of trained networks and of an untrained copy of each: even
-there means move along with the share of keys and values that attention has averaged over.
+"""The study `value_curve`: do last-layer values, averaged over rows of equal exact entropy, lie along one line?
 
 Source: Paper I (arXiv 2512.22471), whose script reads the means of one sequence.
 """
@@ -18,6 +14,7 @@ from interp.model import Model
 from interp.need import Need
 from interp.statistics.correlation import midranks, unit_length
 from interp.statistics.spectra import principal_axes
+from interp.tunnel import Task
 
 from .over_seeds import NetworkStudy
 
@@ -26,7 +23,7 @@ VALUES, UNTRAINED = Need("v"), "untrained copies"
 
 @dataclass(frozen=True)
 class ValueCurve(NetworkStudy):
-    """Mean values of `tunnels` (a name, or folders by a pattern with `*`), each over `n_pool` sequences."""
+    """Mean values of `tunnels` (a name or a folder pattern with `*`), each over `n_pool` sequences."""
 
     n_pool: int = 400
 
@@ -43,9 +40,8 @@ class ValueCurve(NetworkStudy):
         "entropy_order": ("1", UNTRAINED, "|Spearman's ρ| of that axis with the exact entropy"),
     }  # fmt: skip
 
-    def read(self, model: Model) -> dict[str, float]:
-        assert model.task is not None, "a tunnel has a task"
-        read = interp.collect(model, interp.sampled_prompts(model.task, self.n_pool), [VALUES])
+    def read(self, model: Model, task: Task) -> dict[str, float]:
+        read = interp.collect(model, interp.sampled_prompts(task, self.n_pool), [VALUES])
         assert read.posterior is not None, "a tunnel's prompts have one"
         values = read[VALUES][-1].astype(np.float64).reshape(len(read.posterior), -1)
         entropy, group = np.unique(entropy_bits(read.posterior).round(6), return_inverse=True)

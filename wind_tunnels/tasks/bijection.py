@@ -1,10 +1,10 @@
 """Bijection elimination: which values are still possible for a key, given the pairs seen so far.
 
-Without replacement (the papers' configuration) the entropy is a function of the position alone, and only elimination is
-needed. With replacement earlier pairs have to be recalled too.
+Without replacement (the papers' configuration) the entropy is a function of the position; with it, recall is needed
+too.
 
-Source: Paper I (arXiv 2512.22471), section on bijection elimination. The label of a pair stands where its key is read,
-one token before the value is shown; on the value's own position it would teach copying.
+Source: Paper I (arXiv 2512.22471), section on bijection elimination. Labels are at the keys; at the values, networks
+would learn to copy.
 """
 
 from collections.abc import Iterator, Mapping
@@ -21,17 +21,16 @@ from ..validation import Conflict
 from .shipped_task import ShippedTask, earlier, in_turn
 
 Pairs = Int[np.ndarray, "sequence asked"]
-"""A number for every pair: its key, its value."""
+"""The keys of the pairs, or their values."""
 
 
 @dataclass(frozen=True)
 class Bijection(ShippedTask):
     """Elimination, and with replacement recall too, over a bijection of `V` symbols shown in `L` pairs.
 
-    `layout` is `sepvocab` (keys 0 .. V−1, values V .. 2V−1; k1 v1 k2 v2 .. kL, scored at every key) or
-    `paired` (one vocabulary for both; k1 v1 .. kL vL q, where the query q is one of the keys shown: its
-    entropy is 0). `key_pool` draws the keys of a sequence from a random subset of that size, so keys repeat
-    more often; the posterior follows the same rule.
+    `layout` is `sepvocab` (keys 0 .. V−1, values V .. 2V−1; k1 v1 k2 v2 .. kL, scored at every key) or `paired` (one
+    vocabulary; k1 v1 .. kL vL q, where the query q is a key shown before). `key_pool` draws the keys of a sequence from
+    a random subset of that size, so that keys repeat more often.
     """
 
     V: int = 10
@@ -68,16 +67,13 @@ class Bijection(ShippedTask):
         return 2 * self.L - 1 if self.layout == "sepvocab" else 2 * self.L + 1
 
     def curriculum(self) -> tuple["Bijection", ...]:
-        """With replacement, stages from three keys to all `V`, so that recall helps at once; else one stage."""
+        """With replacement, stages from three keys to all `V`; else one stage."""
         if not self.replacement or self.key_pool is not None or self.V <= 3:
             return (self,)
         return (*(replace(self, key_pool=n_keys) for n_keys in range(3, self.V)), self)
 
     def with_copied_context(self, sequences: Sequences, n_shown: int, n_copies: int) -> Sequences:
-        """The key after the first `n_shown` pairs, which are shown `n_copies` times; the posterior is the same.
-
-        `UsageError` without replacement, where no key comes twice, or if the sequence would be too long.
-        """
+        """The key after the first `n_shown` pairs, shown `n_copies` times; `UsageError` if that is impossible."""
         n_pairs = n_shown * n_copies
         if not self.replacement:
             return super().with_copied_context(sequences, n_shown, n_copies)
@@ -92,10 +88,7 @@ class Bijection(ShippedTask):
         return replace(self, L=n_observations).encode(*asked).last
 
     def encode(self, keys: Pairs, values: Pairs) -> Sequences:
-        """The sequences that show these pairs, with the exact posterior.
-
-        In the layout `paired` the last pair is the final query and its answer, which is not shown.
-        """
+        """The sequences that show these pairs, with the exact posterior; in `paired` the last is query and answer."""
         first_value = self.vocab_size - self.V
         posterior, is_repeat, n_distinct = exact_posterior(keys, values, self.V)
         n_before, symbols = np.arange(keys.shape[1]), np.arange(self.V)
@@ -121,11 +114,10 @@ class Bijection(ShippedTask):
 def exact_posterior(
     keys: Pairs, values: Pairs, n_symbols: int, cues: Pairs | None = None, shown: np.ndarray | None = None
 ) -> tuple[Float[np.ndarray, "sequence asked symbol"], Bool[np.ndarray, "sequence asked"], Pairs]:
-    """What is known of the value of each cue (the key that is read, if none are given) from the pairs before it.
+    """The posterior of the value of each cue (default: the key itself), given the pairs before it.
 
-    The distribution, whether the cue came before as a key, and how many distinct keys did. The pairs before are shown
-    with certainty and every bijection that agrees with them is equally likely, so the value of a new key is uniform
-    over the values not taken. `shown` are values known from the start, by key; −1 where there is none.
+    Also returns whether the cue came before as a key, and how many distinct keys did. The value of a new key is uniform
+    over the values not taken. `shown` are values known from the start, by key; −1 for none.
     """
     symbols, cues, rows = np.arange(n_symbols), keys if cues is None else cues, np.arange(len(keys))
     known = np.full((len(keys), n_symbols), -1) if shown is None else shown.copy()

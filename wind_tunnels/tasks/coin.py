@@ -1,11 +1,7 @@
-"""Coin: how often each outcome will come, after some tosses of a coin with an unknown bias.
+"""Coin: tosses of a coin with an unknown bias.
 
-The probabilities θ of O outcomes are drawn for every sequence from Dirichlet(a₁ … a_O), for two outcomes a Beta(a, b),
-and the coin is tossed independently n times. After n_o tosses of outcome o the next toss has
-
-    p(o | tosses) = (a_o + n_o) / (Σ a + n).
-
-The belief is the exact predictive of the next two tosses, order aside: p(HH), p(HT or TH), p(TT) for a coin.
+The probabilities of O outcomes are drawn for every sequence from Dirichlet(a₁ … a_O). After n_o tosses of outcome o the
+next has p(o | tosses) = (a_o + n_o) / (Σ a + n). The belief is the predictive of the next two tosses, order ignored.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,8 +21,8 @@ from .shipped_task import ShippedTask, in_turn
 class Coin(ShippedTask):
     """`n_tosses` tosses, each predicted before it is shown; `concentration` holds the Dirichlet prior's a_o by outcome.
 
-    `layout` is `marked` (TOSS x1 TOSS x2 … TOSS, scored at every TOSS, where a bijection has its keys) or `plain`
-    (TOSS x1 x2 …, scored at every token). The outcomes are the ids 0 … O − 1, TOSS is O.
+    `layout` is `marked` (TOSS x1 TOSS x2 … TOSS, scored at every TOSS) or `plain` (TOSS x1 x2 …, scored at every
+    token). The outcomes are the ids 0 … O − 1, TOSS is O.
     """
 
     n_tosses: int = 12
@@ -56,7 +52,7 @@ class Coin(ShippedTask):
 
     @property
     def n_outcomes(self) -> int:
-        """O, how many sides the coin has."""
+        """O, the number of outcomes."""
         return len(self.concentration)
 
     @property
@@ -69,7 +65,7 @@ class Coin(ShippedTask):
 
     @property
     def most_copies(self) -> int:
-        """How many cyclic shifts of the outcomes the prior allows."""
+        """The number of cyclic shifts of the outcomes under which the prior stays the same."""
         return 1 if len(set(self.concentration)) > 1 else self.n_outcomes
 
     def relabelled(self, copy, shift, bias, tosses) -> tuple[np.ndarray, ...]:
@@ -104,7 +100,7 @@ class Coin(ShippedTask):
 
 
 def next_two(weight: Float[np.ndarray, "sequence toss outcome"]) -> Float[np.ndarray, "sequence toss pair"]:
-    """The predictive of the next two tosses, order aside, under Dirichlet(weight): E[θᵢ²], and 2 E[θᵢ θⱼ] for i < j."""
+    """The predictive of the next two tosses, order ignored, under Dirichlet(weight): E[θᵢ²], 2 E[θᵢ θⱼ] for i < j."""
     i, j = np.triu_indices(weight.shape[-1])
     total = weight.sum(axis=-1, keepdims=True)
     both = weight[..., i] * (weight[..., j] + (i == j)) / (total * (total + 1.0))

@@ -1,9 +1,7 @@
-"""Conformance: does a task mean what it says? Judged from its samples alone, so it serves tasks of any kind.
+"""Conformance: tests from samples whether the targets of a task are draws from the posterior that it claims.
 
-Sequences of a task small enough that every prefix comes many times are grouped by the tokens up to and including a
-scored position. Within a group the targets are draws from the true predictive distribution, whatever the task claims;
-they are compared with the claimed posterior by a χ² test. That catches a wrong posterior, a label that belongs to
-another position, and an answer that can be read off the prefix, all in the same way.
+Sequences are grouped by their tokens up to a scored position, and targets are compared with the claimed posterior by a
+χ² test. It detects a wrong posterior, a label of another position, and an answer visible in the prefix.
 """
 
 import numpy as np
@@ -14,15 +12,15 @@ from interp.information import entropy_bits
 from interp.tunnel import Sequences, Task
 
 MIN_P = 1e-6
-"""A sound task fails once in a million tries."""
+"""A correct task fails once in a million."""
 
 _MIN_EXPECTED = 5.0
 
 
 def check_task(task: Task, rng: np.random.Generator, n: int = 20_000) -> None:
-    """Raise `InterpError` where the sequences of the task contradict its own description or posterior.
+    """Raise `InterpError` if sampled sequences contradict the description or posterior of the task.
 
-    Choose sizes with far fewer than `n` different sequences; prefixes that come too rarely for a χ² test are left out.
+    Choose sizes with far fewer than `n` different sequences; prefixes too rare for a χ² test are left out.
     """
     sequences = task.sample(rng, n)
     for found in (_contradiction(task, sequences), _wrong_posterior(sequences)):
@@ -31,7 +29,6 @@ def check_task(task: Task, rng: np.random.Generator, n: int = 20_000) -> None:
 
 
 def _contradiction(task: Task, sequences: Sequences) -> str | None:
-    """What does not need statistics."""
     p = sequences.posterior
     if sequences.tokens.shape[1] != task.n_positions:
         return f"sequences of {sequences.tokens.shape[1]} tokens where {task.n_positions} are announced"
@@ -48,7 +45,7 @@ def _contradiction(task: Task, sequences: Sequences) -> str | None:
 
 
 def _wrong_posterior(sequences: Sequences) -> str | None:
-    """The first scored position whose targets are not draws from the posterior, if there is one."""
+    """A message about the first scored position whose targets are not draws from the posterior."""
     is_drawn = sequences.targets[..., None] == sequences.slice_ids
     for index, position in enumerate(sequences.scored):
         prefixes = sequences.tokens[:, : position + 1]

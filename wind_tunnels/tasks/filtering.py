@@ -1,17 +1,13 @@
-"""Filtering: what is known of a hidden Markov chain's state, and of its next symbol, after each observation.
+"""Filtering: beliefs about a hidden Markov chain's state and next symbol after each observation.
 
-States s_t move by the transition matrix T, each emits a symbol o_t by the row of the emission matrix E that belongs to
-it. With the initial distribution π the forward recursion is exact:
+With transition matrix T, emission matrix E and initial distribution π the forward recursion is exact:
 
     b_1(s) = π(s),   b_{t+1}(s) = Σ_r a_t(r) T[r, s]          p(s_t | o_1 .. o_{t−1}), before the symbol
     a_t(s) = b_t(s) E[s, o_t] / Σ_r b_t(r) E[r, o_t]          p(s_t | o_1 .. o_t), after it
     p(o_t | o_1 .. o_{t−1}) = Σ_s b_t(s) E[s, o_t]
 
-A window reader knows the parameters and sees the last w symbols alone: the same recursion, begun w symbols back with
-the stationary distribution, or with π where that is the start of the sequence.
-
-The first symbol is emitted before any transition. Everything runs over all sequences at once, in float64; matrices have
-a leading axis of one where all sequences share them.
+A window reader sees the last w symbols alone: the recursion starts w symbols back from the stationary distribution, or
+from π at the start of the sequence. Matrices have a leading axis of one where all sequences share them.
 """
 
 from dataclasses import dataclass
@@ -20,8 +16,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 WINDOWS = (1, 2, 3)
-"""How many symbols the readers see that a network is compared with."""
-
+"""Numbers of symbols that the window readers see."""
 
 Transition = Float[np.ndarray, "#sequence state state"]
 Emission = Float[np.ndarray, "#sequence state symbol"]
@@ -40,7 +35,7 @@ class Filtered:
 def filter_states(
     initial: Float[np.ndarray, " state"], transition: Transition, emission: Emission, symbols: Steps
 ) -> Filtered:
-    """The forward recursion; `ValueError` where a symbol comes that the parameters rule out."""
+    """The forward recursion; `ValueError` for a symbol of probability 0."""
     n_steps = symbols.shape[1]
     likelihood = _likelihood(emission, symbols)
     before, after = np.empty_like(likelihood), np.empty_like(likelihood)
@@ -59,16 +54,13 @@ def filter_states(
 def filter_window(
     initial: Float[np.ndarray, " state"], transition: Transition, emission: Emission, symbols: Steps, window: int
 ) -> Filtered:
-    """The beliefs of a reader who sees the last `window` symbols alone; every state has to be reached from every other.
-
-    All steps at once: `after[:, t]` takes in the symbols t − window + 1 to t, one a round.
-    """
+    """The beliefs of a reader of the last `window` symbols; every state must be reachable from every other."""
     n_steps = symbols.shape[1]
     likelihood = _likelihood(emission, symbols)
     after = np.broadcast_to(stationary(transition)[:, None], likelihood.shape)
-    for lag in reversed(range(min(window, n_steps))):
-        before = after @ transition  # the stationary distribution stays as it is
-        before[:, lag] = initial  # where the symbol taken in is the first of the sequence
+    for lag in reversed(range(min(window, n_steps))):  # after[:, t] takes in the symbol t − lag
+        before = after @ transition
+        before[:, lag] = initial  # the symbol taken in is the first of the sequence
         joint = before[:, lag:] * likelihood[:, : n_steps - lag]
         before[:, lag:] = joint / joint.sum(axis=2, keepdims=True)
         after = before
@@ -78,7 +70,7 @@ def filter_window(
 
 
 def stationary(transition: Float[np.ndarray, "chain state state"]) -> Float[np.ndarray, "chain state"]:
-    """The distribution that a transition leaves as it is: π (I − T + 1) = (1 .. 1), all entries of the 1 being 1."""
+    """The stationary distribution: π (I − T + 1) = (1 .. 1), with a matrix 1 of ones."""
     n_states = transition.shape[-1]
     matrix = np.eye(n_states) - transition.swapaxes(1, 2) + 1.0
     return np.linalg.solve(matrix, np.ones((len(transition), n_states, 1)))[..., 0]

@@ -1,12 +1,10 @@
-"""Filtering in a hidden Markov model that every sequence brings along: the papers' task.
+"""Filtering in a hidden Markov model whose parameters are in the prompt: the papers' task.
 
-The matrices shown are rounded to a grid, and the exact beliefs are computed from them as shown. Layout: `TRANS, T row
-by row, EMIT, E row by row, SEP`, then `OBS, o_t` K times. A row is shown entry by entry, or as one token, whose id says
-which row of which matrix it is and what stands in it. One vocabulary serves all questions: what the header needs, the
-marker OBS, the symbols, and one id for every state, which is only ever an answer.
+Layout: `TRANS, T row by row, EMIT, E row by row, SEP`, then `OBS, o_t` K times. The matrices are rounded to a grid, and
+beliefs are computed from them as shown. A row is shown entry by entry, or as one token per possible row and place. The
+vocabulary is the header, the marker OBS, the symbols, and one id for every state, which is only an answer.
 
-Source: Paper I (arXiv 2512.22471), section on HMM filtering. There a head of S outputs learns the exact posterior
-("distil" here); here the states are ids of the one vocabulary, and sampled states are the labels by default.
+Source: Paper I (arXiv 2512.22471), section on HMM filtering, where a head of S outputs learns the exact posterior.
 """
 
 from collections.abc import Iterator, Mapping
@@ -26,21 +24,14 @@ from .probability_grid import ProbabilityGrid
 from .shipped_task import ShippedTask, in_turn
 
 MOST_ROW_IDS = 10_000
-"""How many ids a header of rows may have at most: each is an embedding of its own, which has to be learnt."""
+"""The most ids in a header of rows: each is an embedding to be learnt."""
 
 Question = Literal["state", "symbol", "both"]
 
 
 @dataclass(frozen=True)
 class HiddenMarkovTask(ShippedTask):
-    """What both hidden Markov tasks have in common: `S` states, `O` symbols, `K` observations, a uniform start.
-
-    `predict` is `state` (at every symbol: the papers), `symbol` (at every marker: the symbol to come) or `both`, in
-    two named slices of which `state` is the primary one. Probabilities are multiples of `grid`, none below `floor`.
-    `stay` is the share of every transition row that is moved to the diagonal before rounding: the higher, the longer
-    the past matters. The token id of OBS is `marker`, those of symbols and states follow it; `n_header` tokens come
-    first.
-    """
+    """The base of the hidden Markov tasks, with the fields of `HMM`; ids of symbols and states follow `marker`."""
 
     S: int = 5
     O: int = 5  # noqa: E741 (the papers' letter)
@@ -91,15 +82,11 @@ class HiddenMarkovTask(ShippedTask):
         self, header: Int[np.ndarray, "sequence header"], states: Steps, symbols: Steps, transition: Transition,
         emission: Emission,
     ) -> Sequences:  # fmt: skip
-        """The sequences that show these symbols, what is asked of them, and the exact beliefs.
-
-        Readers of the last symbols know the parameters too. There are none where a transition is impossible: there
-        the chain may fall apart, and have no stationary distribution to begin with.
-        `evidence` counts the observations that the posterior rests on: the symbol just read is one of them.
-        """
+        """The sequences that show these symbols, with targets and exact beliefs."""
         n_steps = symbols.shape[1]
         process = self.initial, transition, emission
         filtered = filter_states(*process, symbols)
+        # with impossible transitions the stationary distribution may not be unique
         windows = {w: filter_window(*process, symbols, w) for w in WINDOWS} if transition.all() else {}
         ids = self.marker + 1 + np.arange(self.O + self.S)
         shown = ids[symbols]
@@ -120,8 +107,8 @@ class HMM(HiddenMarkovTask):
     """Hidden states filtered from `K` symbols, with `S` states and `O` symbols and the parameters in the header.
 
     `predict` is `state` (at every symbol, as in the papers), `symbol` (the next one) or `both`. Probabilities are
-    multiples of `grid`, none below `floor`; `stay` is the share of each transition row moved to the diagonal. `header`
-    has one token per entry of the matrices (the papers) or one per row, which needs a coarse grid.
+    multiples of `grid`, none below `floor`; `stay` is the share of each transition row moved to the diagonal, so that
+    the past matters longer. `header` has one token per matrix entry (the papers) or per row, which needs a coarse grid.
     """
 
     header: Literal["entries", "rows"] = "entries"
@@ -138,25 +125,22 @@ class HMM(HiddenMarkovTask):
 
     @property
     def marker(self) -> int:
-        """The id of OBS: after those of entries or rows, and of TRANS, EMIT and SEP."""
+        """The id of OBS."""
         return 3 + (sum(self._rows_by_place) if self.header == "rows" else self.probability_grid.n_levels)
 
     @property
     def n_header(self) -> int:
-        """Tokens of the header."""
+        """The number of header tokens."""
         return 3 + self.S * (2 if self.header == "rows" else self.S + self.O)
 
     @property
     def _rows_by_place(self) -> list[int]:
-        """How many different rows there are at each of the 2 S places of a header of rows."""
+        """The number of possible rows at each of the 2 S places of a header of rows."""
         return [self.probability_grid.n_rows(width) for width in (self.S, self.O) for _ in range(self.S)]
 
     @property
     def most_copies(self) -> int:
-        """The number of cyclic shifts of states and symbols, which leave the distribution as it is.
-
-        In a full orbit every state is the label of every position equally often.
-        """
+        """The number of cyclic shifts of states and symbols, which are equally likely."""
         return self.S * self.O
 
     def _draw(self, rng: np.random.Generator, n: int) -> tuple[np.ndarray, ...]:
@@ -165,7 +149,7 @@ class HMM(HiddenMarkovTask):
         return *matrices, *draw_chains(rng, self.initial, transition, emission, (n, self.K))
 
     def relabelled(self, copy, shift, transition, emission, states, symbols) -> tuple[np.ndarray, ...]:
-        """Pairs of cyclic shifts, none twice, that go through the states and through the symbols evenly."""
+        """The sequences under distinct pairs of cyclic shifts that cover states and symbols evenly."""
         state_shift, symbol_shift = copy[:, None], (copy + copy // lcm(self.S, self.O))[:, None]
         new_state, new_symbol = (np.arange(self.S) + state_shift) % self.S, (np.arange(self.O) + symbol_shift) % self.O
         old_state, old_symbol = np.argsort(new_state, axis=1), np.argsort(new_symbol, axis=1)
@@ -181,7 +165,7 @@ class HMM(HiddenMarkovTask):
         self, transition: Int[np.ndarray, "sequence state state"], emission: Int[np.ndarray, "sequence state symbol"],
         states: Int[np.ndarray, "sequence step"], symbols: Int[np.ndarray, "sequence step"],
     ) -> Sequences:  # fmt: skip
-        """The sequences that show these chains, whose matrices are in steps of the grid, with the exact beliefs."""
+        """The sequences of these chains and matrices, in steps of the grid, with the exact beliefs."""
         trans, emit, sep = (np.full((len(states), 1), self.marker - 3 + i) for i in range(3))
         shown, grid = self._shown(transition, emission), self.probability_grid
         header = np.concatenate([trans, shown[0], emit, shown[1], sep], axis=1)
@@ -197,7 +181,7 @@ class HMM(HiddenMarkovTask):
 
 
 def _answers(filtered: Filtered) -> Float[np.ndarray, "sequence scored outcome"]:
-    """The symbol to come at every marker, the state behind it at every symbol; outcomes are states, then symbols."""
+    """The next symbol at every marker, the hidden state at every symbol; outcomes are states, then symbols."""
     n, n_steps, n_states = filtered.after.shape
     answers = np.zeros((n, 2 * n_steps, n_states + filtered.symbol.shape[2]))
     answers[:, 0::2, n_states:] = filtered.symbol

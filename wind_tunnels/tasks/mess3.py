@@ -1,7 +1,7 @@
-"""The process Mess3: three states and three symbols whose beliefs fill a fractal in the triangle of distributions.
+"""The process Mess3: three states and three symbols whose beliefs form a fractal in the simplex.
 
-A state stays with probability 1 − 2x and moves to each other one with x; every state emits its own symbol with
-probability a and each other one with (1 − a)/2. The chain starts in its stationary distribution, which is uniform.
+A state moves to each other one with probability x; it emits its own symbol with probability a and each other one with
+(1 − a)/2. The chain starts in its stationary distribution, which is uniform.
 
 Source: A. Shai et al., "Transformers represent belief state geometry in their residual stream" (arXiv 2405.15943), with
 x = 0.05, a = 0.85 and sequences of 10; the process is S. Marzen and J. Crutchfield's (2017). Its matrices
@@ -26,12 +26,12 @@ N = 3
 START = 3
 STATIONARY = np.full(N, 1.0 / N)
 RELABELLINGS = np.array([[0, 1, 2], [1, 2, 0], [2, 0, 1], [0, 2, 1], [2, 1, 0], [1, 0, 2]])
-"""All of them; the cyclic ones come first, so that three copies are already balanced."""
+"""All permutations; the cyclic ones come first, so that three copies are balanced."""
 
 
 @dataclass(frozen=True)
 class Mess3(ShippedTask):
-    """Each of `K` symbols of Mess3, whose states move to each other one with p = `x`, and emit their own with `a`."""
+    """Each of `K` symbols of Mess3, whose states move to each other one with p = `x` and emit their own with `a`."""
 
     K: int = 10
     x: float = 0.05
@@ -63,7 +63,7 @@ class Mess3(ShippedTask):
 
     @property
     def most_copies(self) -> int:
-        """The number of relabellings of states and symbols, which are all equally likely."""
+        """The number of relabellings, which are all equally likely."""
         return len(RELABELLINGS)
 
     def relabelled(self, copy, shift, symbols) -> tuple[np.ndarray, ...]:

@@ -1,8 +1,7 @@
-"""Mixture: one network on several tasks, told by the first token which task a sequence is of.
+"""Mixture: several tasks, of which a sequence shows one, named by its first token.
 
-Each sequence is of one component, drawn uniformly and named in `domain`; a domain token stands in front, and from
-there on the component's own tokens follow, on ids of its own (`symbols` = `disjoint`) or on ids that all components
-use (`shared`). The posterior is the component's, and zero on outcomes of the others.
+The tokens of the components have ids of their own (`symbols` = `disjoint`) or `shared` ones. The posterior is that of
+the component, and zero on outcomes of others.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,7 +12,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from jaxtyping import Int
 
-from interp.errors import UnknownName
+from interp.errors import named
 from interp.registry import load_entry
 from interp.tunnel import Sequences, Task, make_task
 
@@ -40,8 +39,8 @@ class Mixture(ShippedTask):
     """Sequences of several tasks of equal length and equal scored positions, behind a domain token.
 
     `components` is a preset (`different`, `same`) or a list of tasks with their parameters: [{"task": "bijection", "V":
-    5, "L": 4}, {"task": "coin", "n_tosses": 4}]. They have `disjoint` or `shared` `symbols`; by default as the preset
-    says, `disjoint` for a list. Domain tokens are the ids 0 … C − 1 of C components.
+    5, "L": 4}, {"task": "coin", "n_tosses": 4}]. `symbols` are `disjoint` or `shared` (default: as the preset says,
+    `disjoint` for a list). Domain tokens are the ids 0 … C − 1 of C components.
     """
 
     components: str | Components = field(default="different", hash=False)
@@ -52,8 +51,7 @@ class Mixture(ShippedTask):
 
     def __post_init__(self) -> None:
         if isinstance(self.components, str):
-            if self.components not in PRESETS:
-                raise UnknownName("mixture", self.components, PRESETS)
+            named("mixture", self.components, PRESETS)
         else:
             entries: object = self.components
             if not isinstance(entries, Sequence) or not all(isinstance(e, Mapping) and "task" in e for e in entries):
@@ -88,7 +86,7 @@ class Mixture(ShippedTask):
 
     @cached_property
     def domains(self) -> tuple[str, ...]:
-        """What the components are called in `domain`: their tasks' names, numbered where one comes twice."""
+        """The names of the components in `domain`: those of their tasks, numbered if repeated."""
         names = [task.name for task in self.tasks]
         return tuple(
             name if names.count(name) == 1 else f"{name}-{names[: i + 1].count(name)}" for i, name in enumerate(names)
@@ -108,7 +106,7 @@ class Mixture(ShippedTask):
         return self._mixed(component, [task.sample(rng, int(k)) for task, k in zip(self.tasks, counts, strict=True)])
 
     def sample_orbits(self, rng: np.random.Generator, n: int, n_copies: int) -> Sequences:
-        """Equally many sequences of each component (± 1), one component after another, in groups of relabellings."""
+        """Equally many sequences of each component (± 1), in groups of relabellings."""
         order = rng.permutation(len(self.tasks))
         component = np.sort(np.arange(n) % len(self.tasks))
         counts = np.bincount(component, minlength=len(self.tasks))[np.argsort(order)]
@@ -116,7 +114,7 @@ class Mixture(ShippedTask):
         return self._mixed(order[component], parts)
 
     def curriculum(self) -> tuple["Mixture", ...]:
-        """Stages of all components at once; those with fewer stages stay at their last one."""
+        """The stages of all components in parallel; those with fewer stay at their last."""
         stages = [task.curriculum() for task in self.tasks]
         earlier = range(max(map(len, stages)) - 1)
         return (*(self._of([own[min(k, len(own) - 1)] for own in stages]) for k in earlier), self)
@@ -137,7 +135,7 @@ class Mixture(ShippedTask):
 
     @cached_property
     def _examples(self) -> tuple[Sequences, ...]:
-        """One sequence of each component: scored positions, slices and the width of a belief are the same in all."""
+        """One sequence of each component, for scored positions, slices and the width of the belief."""
         return tuple(task.sample(np.random.default_rng(0), 1) for task in self.tasks)
 
     @cached_property
@@ -177,12 +175,11 @@ class Mixture(ShippedTask):
 
 
 def _settled(value: Any) -> Any:
-    """Plain data with every list a tuple: what was written in Python equals what JSON gives back."""
+    """Plain data with every list as a tuple, so that data from Python and from JSON are equal."""
     if isinstance(value, Mapping):
         return {key: _settled(each) for key, each in value.items()}
     return tuple(map(_settled, value)) if isinstance(value, list | tuple) else value
 
 
 def _belief(sequences: Sequences) -> np.ndarray:
-    """What the ideal observer holds of the latent; the posterior itself where a task has nothing more to say."""
     return sequences.posterior if sequences.belief is None else sequences.belief

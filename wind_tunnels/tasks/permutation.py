@@ -1,8 +1,7 @@
 """Iterated permutation: where k steps lead from a start, with and without a scratchpad for the steps between.
 
-All permutations that agree with the images shown are equally likely. With a scratchpad each answer is a single step: it
-is certain where the image was shown, in a pair or on the way, and uniform over the images not seen yet if not. Without
-one the posterior of π^k(s) is a mean over the (V − R)! ways to fill in the images that are hidden.
+All permutations that agree with the images shown are equally likely. With a scratchpad each answer is a single step;
+without one the posterior of π^k(s) is a mean over the (V − R)! ways to fill in the hidden images.
 """
 
 from collections.abc import Iterator, Mapping
@@ -22,7 +21,6 @@ from .shipped_task import ShippedTask, in_turn
 
 MOST_HIDDEN = 6
 """Images that may be hidden without a scratchpad: 720 ways to fill them in."""
-
 
 Symbols = Int[np.ndarray, "sequence symbol"]
 Posterior = Float[np.ndarray, "sequence asked symbol"]
@@ -64,7 +62,7 @@ class IteratedPermutation(ShippedTask):
 
     @property
     def n_hidden(self) -> int:
-        """How many images the prompt does not show."""
+        """The number of images that the prompt does not show."""
         return self.V - self.n_shown
 
     @property
@@ -122,7 +120,7 @@ class IteratedPermutation(ShippedTask):
 
 
 def ways(shown: Symbols, start: Int[np.ndarray, " sequence"], n_steps: int) -> Int[np.ndarray, "sequence step"]:
-    """Where the images that are shown lead from each start, step by step; −1 from the first that is hidden on."""
+    """Where the shown images lead from each start, step by step; −1 from the first hidden one on."""
     at, way = start, []
     for _ in range(n_steps):
         at = np.where(at >= 0, shown[np.arange(len(shown)), at], -1)
@@ -131,7 +129,7 @@ def ways(shown: Symbols, start: Int[np.ndarray, " sequence"], n_steps: int) -> I
 
 
 def answer_posterior(shown: Symbols, start: Int[np.ndarray, " sequence"], depth: int) -> Posterior:
-    """π(s), π²(s), … of `depth` steps, given the images `shown` alone (−1 where hidden, as many in every sequence)."""
+    """The posterior of π(s), π²(s), …, given the images `shown` (−1 where hidden, equally many in every sequence)."""
     (n, n_symbols), rows = shown.shape, np.arange(len(shown))
     symbols = np.arange(n_symbols)
     n_hidden = int((shown < 0).sum(axis=1).max(initial=0))
@@ -147,7 +145,7 @@ def answer_posterior(shown: Symbols, start: Int[np.ndarray, " sequence"], depth:
 
 
 def start_posterior(start: Int[np.ndarray, " sequence"], n_symbols: int, depth: int) -> Posterior:
-    """The same for a reader who sees the start and the number of steps alone; all lengths of cycles are as likely."""
+    """The same given the start and the number of steps alone; all lengths of its cycle are equally likely."""
     steps = np.arange(1, depth + 1)
     n_divisors = (steps[:, None] % np.arange(1, n_symbols + 1) == 0).sum(axis=1)
     back = n_divisors / n_symbols

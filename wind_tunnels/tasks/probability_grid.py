@@ -1,8 +1,7 @@
 """Random stochastic matrices whose entries lie on a grid, so that a token can show each of them exactly.
 
-A rounded row that lacks something gets it one step at a time at its smallest entry; one that has too much gives it at
-its largest. Ties go by the size before rounding, so that no row or column is treated unlike another and any relabelling
-of a matrix is as likely as the matrix.
+Rounded rows are corrected step by step at their smallest or largest entry, with ties broken by the unrounded size, so
+that any relabelling of a matrix is as likely as the matrix.
 """
 
 from collections.abc import Iterator
@@ -24,25 +23,25 @@ class ProbabilityGrid:
 
     @property
     def n_steps(self) -> int:
-        """What 1 is in steps."""
+        """1 in steps."""
         return round(1.0 / self.step)
 
     @property
     def least(self) -> int:
-        """What the floor is in steps."""
+        """The floor in steps."""
         return round(self.floor / self.step)
 
     @property
     def n_levels(self) -> int:
-        """How many different probabilities there are, from the floor to 1."""
+        """The number of probabilities from the floor to 1."""
         return self.n_steps - self.least + 1
 
     def n_rows(self, n_outcomes: int) -> int:
-        """How many different distributions over so many outcomes lie on the grid."""
+        """The number of distributions over `n_outcomes` on the grid."""
         return comb(self.n_steps - self.least * n_outcomes + n_outcomes - 1, n_outcomes - 1)
 
     def conflicts(self, n_outcomes: int) -> Iterator[Conflict]:
-        """Why the grid holds no distribution over so many outcomes."""
+        """Reasons why the grid has no distribution over `n_outcomes`."""
         is_uneven = self.step > 0.5 or abs(1.0 / self.step - self.n_steps) > 1e-9
         found = f"grid = {self.step}: no whole number of such steps makes 1"
         yield is_uneven, found, "Choose 1 divided by a whole number of 2 or more, for example 0.01."
@@ -71,21 +70,17 @@ class ProbabilityGrid:
         return steps
 
     def probabilities(self, steps: Int[np.ndarray, "*shape"]) -> Float[np.ndarray, "*shape"]:
-        """What so many steps are worth."""
+        """Steps as probabilities."""
         return steps / self.n_steps
 
     def rank(self, steps: Int[np.ndarray, "*rows outcome"]) -> Int[np.ndarray, "*rows"]:
-        """The place of each row among all distributions over so many outcomes, in lexicographic order.
-
-        The rows before one share some of its first entries and are smaller at the next.
-        """
+        """The lexicographic rank of each row among all distributions on the grid."""
         above, n_after = steps - self.least, steps.shape[-1] - 1
         free = self.n_steps - self.least * steps.shape[-1]  # what is left to give away, in steps
         ranks = np.zeros(steps.shape[:-1], dtype=np.int64)
         for place in range(n_after):
-            n_later = (
-                n_after - place
-            )  # distributions of a rest r over the later places: comb(r + n_later - 1, n_later - 1)
+            n_later = n_after - place
+            # a rest r has comb(r + n_later - 1, n_later - 1) distributions over the later places
             with_less = np.cumsum([0, *(comb(r + n_later - 1, n_later - 1) for r in range(free + 1))])
             rest = free - above[..., :place].sum(axis=-1)
             ranks += with_less[rest + 1] - with_less[rest + 1 - above[..., place]]

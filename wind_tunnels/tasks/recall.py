@@ -1,7 +1,6 @@
-"""Associative recall: which value was stored with the key that is asked for.
+"""Associative recall: pairs of distinct keys and values are shown, then cues query the stored values.
 
-N pairs (key, value), keys distinct and values distinct, are shown; then M cues ask for stored items. With noise the cue
-is a corrupted copy of its item's key, another one of the K keys with probability ε (a symmetric channel), so that
+A noisy cue is another one of the K keys with probability ε (a symmetric channel):
 
     p(item i | cue c) ∝ p(c | key i) = 1 − ε where c is key i, and ε / (K − 1) elsewhere.
 
@@ -37,10 +36,9 @@ class Recall(ShippedTask):
     """Recall of `n_pairs` pairs at `n_queries` cues, out of `n_keys` keys and `n_values` values.
 
     `layout` is `plain` (key value … key value, fillers, cue … cue) or `marked` (the papers': STORE key SEP value, and
-    QUERY cue PAD, with PAD in place of every answer). `n_fillers` tokens stand between pairs and queries, half as
-    many between queries. `score` is `queries` or `all`. `noise` is ε, the probability that a cue is
-    not the key of its item. The papers' sizes: n_pairs=64 n_keys=256 n_values=256 n_queries=3 n_fillers=32
-    layout=marked, 329 tokens.
+    QUERY cue PAD). `n_fillers` tokens lie between pairs and queries, half as many between queries. `score` is `queries`
+    or `all`. `noise` is ε, the probability that a cue is not the key of its item. The papers' sizes: n_pairs=64
+    n_keys=256 n_values=256 n_queries=3 n_fillers=32 layout=marked, 329 tokens.
     """
 
     n_pairs: int = 8
@@ -82,7 +80,7 @@ class Recall(ShippedTask):
         return len(self._template())
 
     def encode(self, keys: Pairs, values: Pairs, items: Queries, cues: Queries) -> Sequences:
-        """The sequences that store these pairs and ask for these items by these cues, with the exact posterior."""
+        """The sequences with these pairs, queried items and cues, and the exact posterior."""
         template = self._template()
         tokens = np.tile(np.where(template < 0, PAD, template), (len(keys), 1))
         tokens[:, template == _KEY] = keys + FIRST_KEY
@@ -111,7 +109,7 @@ class Recall(ShippedTask):
         return FIRST_KEY + self.n_keys
 
     def _template(self) -> Int[np.ndarray, " pos"]:
-        """The tokens that are the same in every sequence, and where keys, values and cues go between them."""
+        """The constant tokens, with placeholders for keys, values and cues."""
         query, gap = _QUERY[self.layout], [FILLER] * (self.n_fillers // 2)
         queries = query + (gap + query) * (self.n_queries - 1)
         return np.array(_PAIR[self.layout] * self.n_pairs + [FILLER] * self.n_fillers + queries)
@@ -129,7 +127,7 @@ class Recall(ShippedTask):
 def answer_posterior(
     keys: Pairs, values: Pairs, cues: Queries, noise: float, n_keys: int, n_values: int
 ) -> Float[np.ndarray, "sequence query value"]:
-    """Bayes' rule for the item behind each cue under the symmetric channel, by the value of the item."""
+    """The posterior of the value behind each cue under the symmetric channel."""
     hit: Bool[np.ndarray, "sequence query pair"] = cues[:, :, None] == keys[:, None, :]
     likelihood = np.where(hit, 1.0 - noise, noise / max(n_keys - 1, 1))
     posterior = np.zeros((*cues.shape, n_values))  # [sequence, query, value]

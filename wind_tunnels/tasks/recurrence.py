@@ -1,12 +1,9 @@
-"""Recurrence: a short computation or noise, and which value comes next in either case.
+"""Recurrence: a sequence is a program, x[t + 1] = a x[t] + b mod p with a, b and x[0] uniform, or noise.
 
-With equal probability a sequence is a program, x[t + 1] = a x[t] + b mod p with a, b and x[0] uniform, or noise. After
-k tokens of which k − 1 steps follow one (a, b), the Bayes factor for the program is c p^(k − 3), c being the number of
-pairs (a, b) that remain: 1, or p where x[0] = x[1]. The answer mixes what both predict.
-
-With symbols relabelled in every sequence the arithmetic is hidden and what a program can show is when it returns: a
-cycle of the order of a, of p steps (a = 1), of one, or one step into a fixed point (a = 0). Each shape has a known
-probability and its symbols are a uniform choice without repetition, so the answer is again a short sum.
+After k tokens of which k − 1 steps follow one (a, b), the Bayes factor for the program is c p^(k − 3), with c the
+number of pairs (a, b) that remain: 1, or p where x[0] = x[1]. The answer mixes both predictions. With symbols
+relabelled in every sequence only the shape of a program is visible: a cycle of the order of a, of p steps (a = 1), of
+one, or one step into a fixed point (a = 0); the answer sums over the shapes.
 
 Source: the authors' `construction_boundary` experiments (2026; p = 17, 16 tokens).
 """
@@ -33,7 +30,7 @@ Inferred = tuple[Float[np.ndarray, "sequence seen"], Float[np.ndarray, "sequence
 
 
 N_BUCKETS = 5
-"""Prefixes of three tokens fall into so many buckets, of which the last is held out."""
+"""Buckets of three-token prefixes, of which the last is held out."""
 
 _MOST_NATS = 700
 """The Bayes factors of fresh symbols reach p ** length, which has to be a float."""
@@ -44,9 +41,8 @@ class Recurrence(ShippedTask):
     """`length` values modulo the prime `p`, each predicted from those before it; the last is an answer only.
 
     Values are the ids 0 … p − 1, START is p. `symbols` are `integers`, `fixed` (relabelled once, the same in every
-    sequence) or `fresh` (relabelled in every sequence). `prefixes` keeps the sequences whose first three values fall
-    into one of four buckets (`trained`), or into the fifth (`held_out`): a network trained on the former is tested on
-    beginnings that it never saw.
+    sequence) or `fresh` (relabelled in every sequence). `prefixes` keeps the sequences whose first three values are in
+    one of four buckets (`trained`), or in the fifth (`held_out`).
     """
 
     p: int = 7
@@ -104,7 +100,7 @@ class Recurrence(ShippedTask):
         )  # fmt: skip
 
     def _draw(self, rng: np.random.Generator, n: int) -> tuple[Values, Bool[np.ndarray, " sequence"]]:
-        """Values, and which sequences are programs; those of other prefixes are drawn again."""
+        """Values, and which sequences are programs; excluded prefixes are drawn again."""
         values, is_program = rng.integers(self.p, size=(n, self.length)), rng.random(n) < 0.5
         a, b = rng.integers(self.p, size=(2, n))
         for t in range(1, self.length):
@@ -120,10 +116,7 @@ class Recurrence(ShippedTask):
         return np.full(code.shape, True) if self.prefixes == "all" else is_held_out == (self.prefixes == "held_out")
 
     def _restricted_beginning(self, values: Values) -> tuple[np.ndarray, np.ndarray]:
-        """After none, one and two values: the posterior of the program, and what comes next, of the prefixes kept.
-
-        From the third value on the prefix is known, and that it was kept says nothing more.
-        """
+        """Posteriors of the program and of the next value after 0, 1 and 2 values, given that the prefix was kept."""
         p, diagonal, (first, second) = self.p, np.arange(self.p), values[:, :2].T
         program = np.full((p, p, p), p**-3.0)
         program[diagonal, diagonal] = 0.0
@@ -136,7 +129,7 @@ class Recurrence(ShippedTask):
 
 
 def programs(values: Values, p: int) -> Inferred:
-    """After 0, 1, 2 … values: log of the Bayes factor of programs over noise, and what programs predict."""
+    """After 0, 1, 2 … values: the log Bayes factor of programs over noise, and the programs' prediction."""
     step, seen = np.diff(values, axis=1) % p, np.arange(values.shape[1])
     inverse = np.array([0, *(pow(d, -1, p) for d in range(1, p))])
     is_constant = step[:, :1] == 0
@@ -153,7 +146,7 @@ def programs(values: Values, p: int) -> Inferred:
 
 
 def shapes(p: int) -> dict[tuple[int, int], float]:
-    """The probability that a program goes `tail` steps once and then round a cycle of `period`."""
+    """The probability of a program with `tail` steps before a cycle of `period`."""
     found = {(0, 1): 1.0 / p, (1, 1): (p - 1) / p**2, (0, p): (p - 1) / p**2}
     for a in range(2, p):
         order = next(k for k in range(1, p) if pow(a, k, p) == 1)
@@ -162,7 +155,7 @@ def shapes(p: int) -> dict[tuple[int, int], float]:
 
 
 def programs_of_symbols(symbols: Values, p: int) -> Inferred:
-    """The same where the symbols were relabelled: a sum over the shapes."""
+    """The same for relabelled symbols: a sum over the shapes."""
     seen = np.arange(symbols.shape[1])
     first = (symbols[:, :, None] == symbols[:, None, :]).argmax(axis=2)  # where each symbol came first
     is_new = (np.cumsum(symbols[..., None] == np.arange(p), axis=1) == 0)[:, :-1]

@@ -1,9 +1,7 @@
-"""In-context linear regression: what the next output will be, after some pairs of a line with an unknown slope.
+"""In-context linear regression: the next output after pairs (x, y) of y = w x + noise with an unknown slope.
 
-A slope w is drawn for every sequence, y = w x + noise, and L pairs (x, y) are shown as tokens. Slopes, inputs and
-outputs lie on grids, so that the posterior is exact: the product of the cell masses with the prior, normalised.
-
-The task is named by third parties in Paper I v3 and later (arXiv 2512.22471), without a specification; sizes are ours.
+Slopes, inputs and outputs lie on grids, so that the posterior is exact. Third parties in Paper I v3 and later (arXiv
+2512.22471) name the task, without a specification; sizes are ours.
 """
 
 from collections.abc import Mapping
@@ -21,8 +19,7 @@ from ..validation import POSITIVE
 from .shipped_task import ShippedTask, in_turn
 
 PRIOR_REACH = 3.0
-"""The slopes reach so many prior standard deviations to either side."""
-
+"""The range of slopes, in prior standard deviations to either side."""
 
 Pairs = Int[np.ndarray, "sequence pair"]
 
@@ -68,7 +65,7 @@ class Regression(ShippedTask):
 
     @property
     def most_copies(self) -> int:
-        """Of a sequence and its mirror images in x, in y (which change the sign of the slope), and in both."""
+        """A sequence and its mirror images in x, in y (which change the sign of the slope), and in both."""
         return 4
 
     def relabelled(self, copy, shift, w, x, y) -> tuple[np.ndarray, ...]:
@@ -80,10 +77,7 @@ class Regression(ShippedTask):
         )
 
     def encode(self, w: Int[np.ndarray, " sequence"], x: Pairs, y: Pairs) -> Sequences:
-        """The sequences of these slopes, inputs and outputs (indices on their grids), with the exact posterior.
-
-        The last output is an answer only.
-        """
+        """The sequences of these slopes, inputs and outputs (grid indices), with the exact posterior."""
         belief = self.slope_posterior(x, y)  # [sequence, pair, slope]
         every_x = (belief @ self._cell_masses.reshape(-1, self.n_w).T).reshape(*x.shape, self.n_x, self.n_y)
         posterior = np.take_along_axis(every_x, x[:, :, None, None], axis=2)[:, :, 0]  # [sequence, pair, output]
@@ -134,12 +128,12 @@ class Regression(ShippedTask):
         edges[[0, -1]] = -np.inf, np.inf
         mean = self.inputs[:, None, None] * self.slopes  # [input, output, slope]
         low, high = ((edge[:, None] - mean) / self.noise for edge in (edges[:-1], edges[1:]))
-        # Above the mean, from the other tail: a small difference of two numbers near 1 would be lost.
+        # above the mean, use the other tail: a difference of two numbers near 1 loses precision
         return np.where(low > 0, ndtr(-low) - ndtr(-high), ndtr(high) - ndtr(low))
 
     def _draw(self, rng: np.random.Generator, n: int) -> tuple[np.ndarray, ...]:
         w = rng.choice(self.n_w, size=n, p=self.prior)
         x = rng.integers(self.n_x, size=(n, self.L))
         cumulative = np.cumsum(self._cell_masses, axis=1)[x, :, w[:, None]]  # [sequence, pair, output]
-        # The last cell takes what rounding leaves below 1.
+        # the last cell takes the rounding error
         return w, x, (rng.random((n, self.L, 1)) > cumulative[..., :-1]).sum(axis=2)

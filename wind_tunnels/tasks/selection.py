@@ -1,7 +1,6 @@
-"""Selection: which class a map belongs to, and which value it gives, from the pairs seen so far.
+"""Selection: the class of a map, and its next value, from the pairs seen so far.
 
-Both answers are ratios of counts: how many maps of a class agree with the pairs. Each class has that count in closed
-form:
+Both answers are ratios of counts of the maps of a class that agree with the pairs:
 
     bijections       (V − d)! after d pairs
     involutions      without fixed points: (m − 1)!! for the m symbols that no pair touches
@@ -29,8 +28,7 @@ from .shipped_task import ShippedTask, in_turn
 
 MapClass = Literal["bijections", "involutions", "3-cycles", "rotations", "multiplications"]
 Images = Int[np.ndarray, "*any symbol"]
-"""What is known of maps: the image of every symbol, −1 where no pair shows it."""
-
+"""The known image of every symbol of maps, −1 if no pair shows it."""
 
 Pairs = Int[np.ndarray, "sequence pair"]
 
@@ -79,7 +77,7 @@ class Selection(ShippedTask):
 
     @property
     def most_copies(self) -> int:
-        """How many cyclic shifts of all symbols there are; multiplications allow none."""
+        """The number of cyclic shifts of all symbols; multiplications allow none."""
         return 1 if "multiplications" in (self.first, self.second) else self.V
 
     def encode(self, keys: Pairs, values: Pairs, is_first: Bool[np.ndarray, " sequence"]) -> Sequences:
@@ -114,7 +112,7 @@ class Selection(ShippedTask):
 
 
 def count_involutions(images: Images) -> Float[np.ndarray, "*any"]:
-    """How many involutions without fixed points agree."""
+    """The number of involutions without fixed points that agree."""
     symbols, back = np.arange(images.shape[-1]), _after(images, images)
     fits = (images != symbols) & ((back < 0) | (back == symbols))
     n_free = (~_is_touched(images)).sum(axis=-1)
@@ -122,7 +120,7 @@ def count_involutions(images: Images) -> Float[np.ndarray, "*any"]:
 
 
 def count_three_cycles(images: Images) -> Float[np.ndarray, "*any"]:
-    """How many permutations that consist of cycles of three agree."""
+    """The number of permutations of 3-cycles that agree."""
     symbols, second = np.arange(images.shape[-1]), _after(images, images)
     third = _after(images, second)
     fits = (images != symbols) & ((second < 0) | (second != symbols)) & ((third < 0) | (third == symbols))
@@ -134,7 +132,7 @@ def count_three_cycles(images: Images) -> Float[np.ndarray, "*any"]:
 
 
 def _after(images: Images, at: Images) -> Images:
-    """The images of these symbols, −1 of what is itself unknown."""
+    """The images of these symbols, −1 for unknown symbols."""
     return np.where(at < 0, -1, np.take_along_axis(images, np.maximum(at, 0), axis=-1))
 
 
@@ -162,7 +160,7 @@ def _cycles(rng: np.random.Generator, n: int, n_symbols: int, period: int) -> In
 
 
 class Maps(NamedTuple):
-    """A class of maps: how many agree with what is known, and uniform draws of so many maps of so many symbols."""
+    """A class of maps: the number that agree with the known images, and a uniform draw of n maps of V symbols."""
 
     count: Callable[[Images], Float[np.ndarray, "*any"]]
     draw: Callable[[np.random.Generator, int, int], Int[np.ndarray, "map symbol"]]

@@ -1,4 +1,4 @@
-"""What the tasks of this package have in common, beside the contract of every task."""
+"""The base of the tasks of this package."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -16,11 +16,10 @@ from ..validation import Checked
 
 @dataclass(frozen=True)
 class ShippedTask(Task, Checked):
-    """A task whose trained networks lie in `checkpoints/`; a sequence is drawn, may be relabelled, and is encoded.
+    """A task with trained networks in `checkpoints/`, whose sequences are drawn, perhaps relabelled, and encoded.
 
-    `length_field` names the field that counts observations: another value of it gives the task over more of them.
-    `symbols_field` counts symbols all of which may be shifted alike in the parts of a draw that `shifted` says.
-    `_draw` gives arrays with sequences in front, of which `encode` makes `Sequences`.
+    `length_field` names the number of observations. `symbols_field` names the number of symbols, which may be shifted
+    cyclically in the parts of a draw marked in `shifted`. `_draw` returns arrays, sequences first, for `encode`.
     """
 
     checkpoints: ClassVar[Path] = Path(__file__).parent.parent / "checkpoints"
@@ -34,7 +33,7 @@ class ShippedTask(Task, Checked):
 
     @property
     def most_copies(self) -> int:
-        """How many relabellings of a sequence are equally likely, itself included."""
+        """The number of equally likely relabellings of a sequence, itself included."""
         return getattr(self, self.symbols_field) if self.symbols_field else 1
 
     def sample(self, rng: np.random.Generator, n: int) -> Sequences:
@@ -57,7 +56,7 @@ class ShippedTask(Task, Checked):
         raise NotImplementedError
 
     def relabelled(self, *args: Any, **kwargs: Any) -> tuple[np.ndarray, ...]:
-        """The drawn arrays, given after `copy` and `shift` `[sequence, 1]`, with labels shifted cyclically."""
+        """The drawn arrays, the arguments after `copy` and `shift` `[sequence, 1]`, with labels shifted cyclically."""
         _, shift, *drawn = args
         moved = [(part + shift.reshape(-1, *[1] * (part.ndim - 1))) % self.most_copies for part in drawn]
         return tuple(new if moves else old for old, new, moves in zip(drawn, moved, self.shifted, strict=True))
@@ -73,7 +72,7 @@ class ShippedTask(Task, Checked):
         slice_ids: Int[np.ndarray, " outcome"], evidence: Int[np.ndarray, " scored"],
         columns: Mapping[str, np.ndarray] | None = None, **more: Any,
     ) -> Sequences:  # fmt: skip
-        """Sequences of this task, with the columns that every task has; `evidence` are the observations before each."""
+        """Sequences of this task with the required columns; `evidence` counts the observations before each position."""
         named = {"position": scored, "evidence": evidence, "bayes_entropy_bits": entropy_bits(posterior)}
         columns = {name: np.broadcast_to(each, targets.shape) for name, each in (named | dict(columns or {})).items()}
         domain = np.full(len(tokens), self.name)

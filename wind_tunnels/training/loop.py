@@ -1,12 +1,7 @@
-"""Training: one loop for every task and network.
+"""Training: one loop for every task and network, on sampled labels or (`distil`) on the posterior itself.
 
-Cross-entropy on sampled labels at the scored positions, fresh sequences in every batch. What the loop knows
-of the posterior is only its mean entropy, against which success is judged: the loss minus that is an
-unbiased estimate of KL(posterior || network). `distil` puts the posterior itself in place of the labels and
-is never mixed with them.
-
-Everything a run depends on is in the task, the network, the recipe and the checkpoint it starts from; a run
-stopped at any step and resumed gives the same weights bit for bit.
+The loss minus the mean entropy of the posterior is an unbiased estimate of KL(posterior || network). A run stopped at
+any step and resumed gives the same weights bit for bit.
 """
 
 import io
@@ -32,7 +27,7 @@ from interp.system.signals import Stopped, remember, whole
 from interp.system.whole_files import make_folder, writing
 from interp.tunnel import Sequences
 
-from ..networks.networks import build, logits_at, switch_off_attention
+from ..networks.networks import build, switch_off_attention
 from ..networks.weights import load_weights, save_weights
 from .optimisers import make_optimisers, set_rates
 from .plan import Recipe, TrainingPlan
@@ -49,11 +44,7 @@ CurvePoint = tuple[int, int, float, float]
 
 @dataclass
 class TrainingState:
-    """Everything of a training that changes from step to step, and nothing else.
-
-    `stage_ends` are the steps after which the curriculum moved on. `curve` has a point about every half per cent of the
-    steps.
-    """
+    """Everything in a training that changes; `stage_ends` are the steps after which the curriculum moved on."""
 
     model: PreTrainedModel
     optimisers: tuple[torch.optim.Optimizer, ...]
@@ -68,7 +59,7 @@ class TrainingState:
 
 
 OnStep = Callable[[TrainingState], None]
-"""Hears of every step of a training."""
+"""Called after every step of a training."""
 
 
 def train(
@@ -76,9 +67,8 @@ def train(
 ) -> TrainingState:
     """Train to the end of the recipe, from where `folder` left off if it holds an unfinished run of this plan.
 
-    With a folder, the state is kept there every `save_every` steps (or half a minute), and in `steps/<step>/` the
-    weights of the steps that the plan keeps. `on_step` hears of every step; raising from it stops the run at a point it
-    can resume from.
+    The folder receives the state every `save_every` steps (or half a minute), and in `steps/<step>/` the weights that
+    the plan keeps. An exception from `on_step` stops the run where it can resume.
     """
     recipe, state = plan.recipe, initial_state(plan)
     if folder is not None:
@@ -110,7 +100,7 @@ def train(
 
 
 def initial_state(plan: TrainingPlan) -> TrainingState:
-    """Step 0: weights and data from two streams of the recipe's seed, or the weights of a checkpoint."""
+    """The state at step 0, with fresh weights or those of a checkpoint."""
     recipe = plan.recipe
     if recipe.device == "cuda" and not torch.cuda.is_available():
         raise UsageError(asked="training on cuda", found="torch finds no GPU here", fix="Use cpu, or another machine.")
@@ -125,12 +115,11 @@ def initial_state(plan: TrainingPlan) -> TrainingState:
 
 
 def update(state: TrainingState, sampler: BatchSampler, recipe: Recipe) -> None:
-    """One batch, one step of the optimisers, and a move to the next stage where this one is mastered."""
+    """Train on one batch, and move to the next stage if this one is mastered."""
     began = time.process_time()
     sequences = sampler.batch(state.rng, state.stage)
-    uneven: list[torch.Tensor] = []
-    loss = cross_entropy(state.model, sequences, recipe.target, uneven if recipe.balance else None)
-    (loss + recipe.balance * uneven[0] if uneven else loss).backward()
+    loss, uneven = losses(state.model, sequences, recipe.target, balanced=recipe.balance > 0)
+    (loss + recipe.balance * uneven).backward()
     torch.nn.utils.clip_grad_norm_(state.model.parameters(), recipe.clip)
     set_rates(state.optimisers, recipe.rate(state.step))
     for optimiser in state.optimisers:
@@ -141,10 +130,7 @@ def update(state: TrainingState, sampler: BatchSampler, recipe: Recipe) -> None:
 
 
 def advance(state: TrainingState, excess_bits: float, n_stages: int, recipe: Recipe, core_seconds: float) -> None:
-    """Count a step that was done: its time, its place on the curve, and whether its stage is mastered.
-
-    The excess is smoothed over about ten batches of a stage; the next stage starts with a clean slate.
-    """
+    """Record a step, and move to the next stage if the excess, smoothed over ten batches of a stage, is low."""
     stage = state.stage
     state.steps_in_stage += 1
     weight = 1.0 / min(state.steps_in_stage, N_SMOOTHED)
@@ -162,33 +148,22 @@ def advance(state: TrainingState, excess_bits: float, n_stages: int, recipe: Rec
         state.stage_ends.append(state.step)
 
 
-def cross_entropy(
-    model: torch.nn.Module,
-    sequences: Sequences,
-    target: Literal["labels", "distil"],
-    uneven: list[torch.Tensor] | None = None,
-) -> Float[torch.Tensor, ""]:
-    """Mean cross-entropy in nats over sequences and scored positions, over the whole vocabulary.
-
-    The sequences are copied to the device of the network. `uneven` is given the load-balancing loss of a mixture of
-    experts, which is no part of the result: 1 a chosen expert where all positions' experts are chosen alike often.
-    """
+def losses(
+    model: torch.nn.Module, sequences: Sequences, target: Literal["labels", "distil"], *, balanced: bool = False
+) -> tuple[Float[torch.Tensor, ""], Float[torch.Tensor, ""]]:
+    """Mean cross-entropy in nats at the scored positions, and the load-balancing loss if `balanced`, else 0."""
     device = next(model.parameters()).device
 
     def copied(array: np.ndarray) -> torch.Tensor:
         return torch.from_numpy(array).to(device)
 
-    tokens, scored = copied(sequences.tokens), copied(sequences.scored)
-    if uneven is None:
-        logits = logits_at(model, tokens, scored)  # [sequence, scored, vocab]
-    else:
-        out = model(input_ids=tokens, logits_to_keep=scored, use_cache=False, output_router_logits=True)
-        logits = out.logits
-        uneven.append(out.aux_loss)
+    more = {"output_router_logits": True} if balanced else {}
+    out = model(input_ids=copied(sequences.tokens), logits_to_keep=copied(sequences.scored), use_cache=False, **more)
+    uneven = out.aux_loss if balanced else torch.zeros((), device=device)
     if target == "labels":
-        return F.cross_entropy(logits.flatten(0, 1), copied(sequences.targets).flatten())
-    log_q = F.log_softmax(logits, dim=-1)[..., copied(sequences.slice_ids)]  # [sequence, scored, outcome]
-    return -(copied(sequences.posterior).float() * log_q).sum(dim=-1).mean()
+        return F.cross_entropy(out.logits.flatten(0, 1), copied(sequences.targets).flatten()), uneven
+    log_q = F.log_softmax(out.logits, dim=-1)[..., copied(sequences.slice_ids)]  # [sequence, scored, outcome]
+    return -(copied(sequences.posterior).float() * log_q).sum(dim=-1).mean(), uneven
 
 
 def _save(state: TrainingState, plan: TrainingPlan, folder: Path) -> None:
@@ -207,7 +182,6 @@ def _save(state: TrainingState, plan: TrainingPlan, folder: Path) -> None:
 
 
 def _keep_weights(state: TrainingState, step: Path, folder: Path) -> None:
-    """In half precision. A training that goes on from an earlier state comes by the same weights again."""
     if not step.exists():
         with keeping_in(folder), writing(step) as draft:
             save_weights(state.model, draft, torch.float16)
@@ -219,7 +193,7 @@ def _remember(state: TrainingState, plan: TrainingPlan, folder: Path) -> None:
 
 @contextmanager
 def keeping_in(folder: Path) -> Iterator[None]:
-    """What the libraries raise where nothing can be written, in words."""
+    """Raise `ModelError` where the libraries cannot write."""
     try:
         yield
     except (OSError, RuntimeError, SafetensorError) as error:
@@ -234,7 +208,7 @@ def _resume(state: TrainingState, plan: TrainingPlan, folder: Path) -> None:
     path = folder / STATE_NAME
     if not path.exists():
         return
-    asked, fix = f"training in {folder}", f"Choose another folder, or remove {path} to start anew."
+    asked, fix = f"training in {folder}", f"Choose another folder, or remove {path} to start over."
     with readable(asked, fix, found=f"the state in {path.name} cannot be read", error=ModelError):
         stored = torch.load(path, weights_only=True, map_location="cpu")
         if stored["plan"] != plan.describe():

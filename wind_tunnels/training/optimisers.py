@@ -1,11 +1,8 @@
 """Muon for the hidden matrices, AdamW for everything else.
 
-Muon (Jordan and others, 2024) takes the momentum of a matrix, replaces its singular values by ones with a few
-Newton-Schulz steps, and moves along that: every direction of the matrix learns at one rate, so the rare ones that carry
-recall are not left behind. The matrices of experts are stacked, and each is taken
-by itself. Embeddings, the output head, routers, norms and biases are no maps between hidden spaces and keep
-AdamW; so do the rates of a state space and the weights of an LSTM, which are four maps in one matrix. Both are torch
-optimisers with ordinary state dictionaries.
+Muon (Jordan and others, 2024) replaces the singular values of a matrix's momentum by ones with a few Newton-Schulz
+steps, so all directions learn at one rate, the rare ones that carry recall too. Embeddings, output head, routers,
+norms, biases, rates of a state space and the weights of an LSTM (four maps in one matrix) keep AdamW.
 """
 
 from collections.abc import Iterable
@@ -18,14 +15,13 @@ from transformers import PreTrainedModel
 from .plan import Recipe
 
 NEWTON_SCHULZ = (3.4445, -4.7750, 2.0315)
-"""Coefficients of the odd quintic; they carry singular values from (0, 1] near 1, not exactly onto it."""
+"""Coefficients of the odd quintic that takes singular values from (0, 1] near 1."""
 
 
 class Muon(torch.optim.Optimizer):
-    """Orthogonalised momentum in float32; matrices of one shape are taken together.
+    """Orthogonalised momentum in float32; matrices of one shape are updated together.
 
-    An update has root-mean-square 0.2 a parameter, as AdamW's roughly has (Liu and others, 2025), so one learning rate
-    means the same for matrices of every shape.
+    An update has root-mean-square 0.2, roughly as AdamW's has (Liu and others, 2025), whatever the shape.
     """
 
     def __init__(self, params: Iterable[nn.Parameter], *, lr: float, momentum: float = 0.95) -> None:
@@ -38,17 +34,13 @@ class Muon(torch.optim.Optimizer):
             for p in group["params"]:
                 if p.grad is not None:
                     by_shape.setdefault(p.shape, []).append(p)
-            for alike in by_shape.values():
-                self._step(alike, group["lr"], group["momentum"])
-
-    def _step(self, alike: list[nn.Parameter], lr: float, momentum: float) -> None:
-        ahead = torch.stack([self._nesterov(p, momentum) for p in alike])
-        scale = 0.2 * max(ahead.shape[-2:]) ** 0.5
-        for p, update in zip(alike, orthogonalise(ahead), strict=True):
-            p.add_(update, alpha=-lr * scale)
+            for same_shape in by_shape.values():
+                ahead = torch.stack([self._nesterov(p, group["momentum"]) for p in same_shape])
+                scale = 0.2 * max(ahead.shape[-2:]) ** 0.5
+                for p, update in zip(same_shape, orthogonalise(ahead), strict=True):
+                    p.add_(update, alpha=-group["lr"] * scale)
 
     def _nesterov(self, p: nn.Parameter, momentum: float) -> torch.Tensor:
-        """The running mean of the gradients, one step on."""
         assert p.grad is not None
         running = self.state[p].setdefault("momentum", torch.zeros_like(p))
         running.lerp_(p.grad, 1 - momentum)
@@ -58,7 +50,7 @@ class Muon(torch.optim.Optimizer):
 def orthogonalise(
     matrices: Float[torch.Tensor, "*matrix out into"], n_steps: int = 5
 ) -> Float[torch.Tensor, "*matrix out into"]:
-    """The nearest orthogonal matrix to each, approximately: singular values between about 0.7 and 1.2."""
+    """Approximately the nearest orthogonal matrix to each, with singular values between about 0.7 and 1.2."""
     a, b, c = NEWTON_SCHULZ
     is_tall = matrices.shape[-2] > matrices.shape[-1]
     x = (matrices.mT if is_tall else matrices).flatten(0, -3)
@@ -71,7 +63,7 @@ def orthogonalise(
 
 
 def make_optimisers(model: PreTrainedModel, recipe: Recipe) -> tuple[torch.optim.Optimizer, ...]:
-    """Muon over the linear maps between hidden spaces and AdamW over the rest, or AdamW over all; no weight decay."""
+    """Muon for linear maps between hidden spaces and AdamW for the rest, or AdamW for all; no weight decay."""
     head = model.get_output_embeddings()
     maps = [module for module in model.modules() if isinstance(module, nn.Linear) and module is not head]
     experts = [p for name, p in model.named_parameters() if ".experts." in name]  # [expert, out, into]
@@ -83,7 +75,7 @@ def make_optimisers(model: PreTrainedModel, recipe: Recipe) -> tuple[torch.optim
 
 
 def set_rates(optimisers: Iterable[torch.optim.Optimizer], factor: float) -> None:
-    """Set every learning rate to `factor` of its peak, the rate that its optimiser was made with."""
+    """Set every learning rate to `factor` times its initial value."""
     for optimiser in optimisers:
         for group in optimiser.param_groups:
             group["lr"] = group.setdefault("peak", group["lr"]) * factor

@@ -1,4 +1,4 @@
-"""The plan of one training: everything that it depends on, its numbers among them, and what it is to leave behind."""
+"""The plan of one training: everything that it depends on, and what it keeps."""
 
 import json
 from collections.abc import Collection, Iterator, Mapping
@@ -18,22 +18,16 @@ from ..validation import FRACTION, POSITIVE, Checked, Conflict
 class Recipe(Checked):
     """How a network is trained.
 
-    `target` is `labels` (one sampled answer a position) or `distil` (the exact posterior as soft labels).
-    Batches hold `batch` sequences in orbits of up to `n_copies` relabellings. The curriculum `success`
-    moves a task to its next stage when the smoothed excess loss falls below `gate_bits`; `none` trains on
-    the task itself at once. Rates rise over `n_warmup` steps and fall linearly to zero; the gradient is
-    clipped to norm `clip`.
+    `target` is `labels` (one sampled answer per position) or `distil` (the exact posterior as soft labels). Batches
+    hold `batch` sequences in orbits of up to `n_copies` relabellings. The curriculum `success` moves a task to its next
+    stage when the smoothed excess loss falls below `gate_bits`; `none` trains on the task itself at once. Rates rise
+    over `n_warmup` steps and fall linearly to zero; the gradient is clipped to norm `clip`. `optimiser` is `muon`
+    (hidden matrices at `lr_muon`, the rest by AdamW at `lr_adamw`) or `adamw`.
 
-    `optimiser` is `muon` (hidden matrices by Muon at `lr_muon`, the rest by AdamW at `lr_adamw`) or `adamw` (all by
-    AdamW). `n_distinct` trains on that many fixed sequences, drawn once with their answers, in place of fresh ones:
-    what can then be learnt is those by heart.
-    `balance` is the weight of the load-balancing loss of a mixture of experts (Fedus and others, 2021), of which the
-    learning curve shows nothing: it counts the cross-entropy alone.
-    With a loss `horizon` only the first so many scored positions of a sequence are trained; what a network does beyond
-    them it was never taught. `later_share` is the share of later positions that is trained all the same, drawn afresh
-    for every batch.
-    `stored` says how the finished weights are kept: `float16` rounds them first, and measures what is left.
-    Weights are float32 on either `device`: `cpu`, which repeats bit for bit, or `cuda`, to which batches are copied.
+    `n_distinct` trains on so many fixed sequences, which can only be memorised, in place of fresh ones. `balance` is
+    the weight of the load-balancing loss of a mixture of experts (Fedus and others, 2021). With a loss `horizon` only
+    the first so many scored positions are trained, and a random `later_share` of later ones in each batch. `stored` is
+    the precision of the saved weights, in which they are evaluated. Trainings on the `device` `cpu` repeat bit for bit.
     """
 
     n_steps: int = 1200
@@ -67,16 +61,16 @@ class Recipe(Checked):
         yield bool(self.later_share) and self.horizon is None, found, "Say how many positions come before it: horizon."
 
     def rate(self, step: int) -> float:
-        """The factor on both learning rates at this step, between 0 and 1."""
+        """The factor on the learning rates at this step."""
         return min((step + 1) / self.n_warmup, 1.0) * (1.0 - step / self.n_steps)
 
 
 @dataclass(frozen=True)
 class TrainingPlan(Checked):
-    """One training; it starts from fresh weights, or from those of a checkpoint, `init`.
+    """One training, from fresh weights or from those of a checkpoint, `init`.
 
-    What it leaves behind has no influence on it: the weights of the steps in `keep`, a card with `limits` (upper bounds
-    by the name of a figure), in a folder whose name may end in a `variant`.
+    `keep` (steps whose weights are kept), `limits` (upper bounds of figures) and `variant` (suffix of the folder) do
+    not influence it.
     """
 
     task: Task
@@ -99,15 +93,15 @@ class TrainingPlan(Checked):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        assert self.name  # a variant that is no name is refused here, before anything is trained
+        assert self.name  # raises for an invalid variant
 
     @property
     def name(self) -> str:
-        """`<task>-<arch>[-<variant>]`: of the folder and of the tunnel."""
+        """`<task>-<arch>[-<variant>]`, the name of the folder and of the tunnel."""
         return tunnel_name(self.task.name, self.network.arch, self.variant)
 
     def describe(self) -> dict[str, Any]:
-        """Everything the training depends on, as plain data that JSON gives back unchanged."""
+        """Everything the training depends on, as JSON data."""
         described = {
             "task": self.task.name,
             "parameters": self.task.describe(),
@@ -119,5 +113,5 @@ class TrainingPlan(Checked):
 
     @property
     def digest(self) -> str:
-        """Of what the training depends on and keeps: the name of its folder while it is unfinished."""
+        """Digest of what the training depends on and keeps; names its folder while unfinished."""
         return digest_of([self.describe(), sorted(self.keep)])

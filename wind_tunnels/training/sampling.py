@@ -1,8 +1,4 @@
-"""The sequences of a training, batch by batch: fresh ones, or a fixed set of them over and over.
-
-Batches are a function of the task, the recipe and a generator alone, so that what a training saw can be drawn again
-(`share_seen`) without having kept any of it.
-"""
+"""The sequences of a training, batch by batch: fresh ones, or a fixed set. They can be drawn again (`share_seen`)."""
 
 import tracemalloc
 from collections.abc import Sequence
@@ -20,13 +16,13 @@ from interp.tunnel import Sequences, Task
 from .plan import Recipe
 
 _WEIGHTS, _DATA, _EVALUATION, _RESAMPLES, _FIXED = range(5)
-"""Independent streams of random numbers. Evaluation has two of its own, so that it never draws what training drew."""
+"""Independent streams of random numbers, so that evaluation never draws what training drew."""
 
 _FEW = 8
-"""Sequences that are drawn to see what one takes."""
+"""Sequences drawn to measure their memory."""
 
 _WEIGHTS_BYTES = 24_000
-"""Of a sequence in 1,000 resamples, three times over while they are drawn."""
+"""Memory of a sequence in 1,000 resamples."""
 
 
 def generator(seed: int, stream: int) -> np.random.Generator:
@@ -35,28 +31,28 @@ def generator(seed: int, stream: int) -> np.random.Generator:
 
 
 def seed_of_weights(recipe: Recipe) -> int:
-    """Where the weights of a network begin."""
+    """Seed of the initial weights."""
     return int(np.random.SeedSequence(recipe.seed, spawn_key=(_WEIGHTS,)).generate_state(1)[0])
 
 
 def training_generator(recipe: Recipe) -> np.random.Generator:
-    """What the batches of a training are drawn with."""
+    """Generator of the batches of a training."""
     return generator(recipe.seed, _DATA)
 
 
 def evaluation_generators(seed: int) -> tuple[np.random.Generator, np.random.Generator]:
-    """What the sequences of an evaluation, and then their resamples, are drawn with."""
+    """Generators of the sequences of an evaluation and of their resamples."""
     return generator(seed, _EVALUATION), generator(seed, _RESAMPLES)
 
 
 def evaluation_sequences(task: Task, n: int, seed: int) -> Sequences:
-    """The fresh sequences of an evaluation, which no training draws; `UsageError` for more than memory holds."""
+    """The fresh sequences of an evaluation; `UsageError` for more than memory holds."""
     refuse_too_many(task, n)
     return task.sample(evaluation_generators(seed)[0], n)
 
 
 def refuse_too_many(task: Task, n: int) -> None:
-    """Raise `UsageError` where memory cannot hold so many sequences and what an evaluation makes of them."""
+    """Raise `UsageError` if memory cannot hold so many sequences and their evaluation."""
     free = available_bytes(torch.device("cpu"))
     needed = 8 * n * task.n_positions
     if needed <= free:
@@ -71,7 +67,7 @@ def refuse_too_many(task: Task, n: int) -> None:
 
 
 def _bytes_of_one(task: Task) -> int:
-    """What a sequence takes while it is drawn, as measured, or evaluated, as counted, and its bootstrap weights."""
+    """Peak memory of a sequence: drawn (measured) or evaluated (computed), and its bootstrap weights."""
     was_tracing = tracemalloc.is_tracing()
     tracemalloc.start()
     before, _ = tracemalloc.get_traced_memory()
@@ -86,14 +82,14 @@ def _bytes_of_one(task: Task) -> int:
 
 
 class BatchSampler:
-    """The batches of a training; `stages` are those of its curriculum, `fixed` the sequences it repeats, if any."""
+    """The batches of a training, from the `stages` of its curriculum or from `fixed` sequences."""
 
     def __init__(self, task: Task, recipe: Recipe) -> None:
         n, self.recipe, self.stages = recipe.n_distinct, recipe, stages_of(task, recipe)
         self.fixed = None if n is None else task.sample(generator(recipe.seed, _FIXED), n)
 
     def batch(self, rng: np.random.Generator, stage: int) -> Sequences:
-        """The next batch, scored where the recipe trains: fresh, or of the fixed sequences, if there are any."""
+        """The next batch, scored at the positions that the recipe trains."""
         recipe = self.recipe
         if self.fixed is None:
             sequences = self.stages[stage].sample_orbits(rng, recipe.batch, recipe.n_copies)
@@ -106,19 +102,14 @@ class BatchSampler:
 
 
 def stages_of(task: Task, recipe: Recipe) -> tuple[Task, ...]:
-    """The stages that a training passes; a fixed set of sequences is of the task itself, so there it is one."""
+    """The stages of a training; one for a fixed set of sequences, which are of the task itself."""
     return task.curriculum() if recipe.curriculum == "success" and recipe.n_distinct is None else (task,)
 
 
 def share_seen(
     task: Task, recipe: Recipe, stage_ends: Sequence[int], n_steps: int, evaluated: Int[np.ndarray, "sequence pos"]
 ) -> Figure:
-    """The share of evaluated sequences that training saw token for token, by drawing its batches again.
-
-    `stage_ends` are the steps after which the curriculum moved on. The interval is Clopper and Pearson's, exact for a
-    count; at a share of 0 it says how rare seen sequences must be. Memorised sequences could explain that share of the
-    predictions and no more.
-    """
+    """The share of evaluated sequences that training saw, by drawing its batches again; interval: Clopper-Pearson."""
     sampler, rng = BatchSampler(task, recipe), training_generator(recipe)
     wanted = [row.tobytes() for row in evaluated]
     seen, known, n = set(), {*wanted}, len(wanted)

@@ -6,7 +6,7 @@ from interp.wind_tunnels.studies.chain_of_thought import (
     ChainOfThought,
     calibration_error,
     depth_figures,
-    exchanged,
+    permuted_beliefs,
     way_probability,
     written,
 )
@@ -92,7 +92,7 @@ def test_ways_are_followed_and_counted_as_far_as_they_are_known():
 def test_exchanging_keeps_token_and_posteriors():
     one = WITH.sample(np.random.default_rng(4), 80).at(np.array([2]))
     assert one.scored.tolist() == [13] and one.columns["n_steps_asked"].tolist() == [[3]] * 80
-    other = exchanged(one, np.random.default_rng(0))
+    other = permuted_beliefs(one, np.random.default_rng(0))
     assert (other.tokens == one.tokens).all() and (other.posterior != one.posterior).any()
     for token in np.unique(one.tokens[:, 13]):
         rows = one.tokens[:, 13] == token

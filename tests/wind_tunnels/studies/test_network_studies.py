@@ -110,7 +110,7 @@ def test_mean_values_are_those_of_rows_of_equal_entropy(tmp_path):
     assert found["entropy_order"].value == pytest.approx(abs(stats.spearmanr(left[:, 0], levels)[0]))
     table = found.tables["networks"]
     assert found["pc1_share"].null.value == pytest.approx(float(table["pc1_share null"][0]))
-    untrained = ValueCurve(n_pool=60).read(untrained_copy(model, 1)[0])
+    untrained = ValueCurve(n_pool=60).read(untrained_copy(model, 1)[0], model.task)
     assert found["pc1_share"].null.value == untrained["pc1_share"] < found["pc1_share"].value
 
 
@@ -118,14 +118,14 @@ def test_mean_values_are_those_of_rows_of_equal_entropy(tmp_path):
 def test_what_one_network_has_and_another_lacks_is_a_mean_over_those_that_have_it(order, tmp_path, monkeypatch):
     model = interp.load(TUNNEL)
     found = {"deep": {"a": (1.0, 0.5), "b": (0.8, 0.2)}, "flat": {"a": (3.0, 0.5)}}
-    read = [(name, replace(model, info=replace(model.info, name=name))) for name in found][order]
+    read = [(name, replace(model, info=replace(model.info, name=name)), model.task) for name in found][order]
     monkeypatch.setattr("interp.wind_tunnels.studies.over_seeds.opened", lambda *_: iter(read))
 
     class Planted(NetworkStudy):
         name, question, headline = "planted", "Is it found?", ("a",)
         meanings = dict.fromkeys("ab", ("1", "chance", "a number"))
 
-        def read(self, model):
+        def read(self, model, task):
             return found[model.name]
 
     measured = Planted().measure(tmp_path, nothing)

@@ -187,7 +187,7 @@ def test_planted_speed_ups_are_found():
         "all": [10, 10, 10], "sgd_0.003": [300, 300, 300], "m_step": [5, 4, 5],
     })  # fmt: skip
     start = draw_start(StickyChain(), (1, 2, 3), 20)
-    found = findings_of("sticky_chain", arms, curves, start, (1, 2, 3), 2.639, 3.0)
+    found = findings_of("sticky_chain", arms, curves, start)
     assert found["speedup_w_v"].value == pytest.approx(100 / (140 / 3))
     assert found["paired_speedup_w_v"].value == pytest.approx((2 * 2.5 * 2) ** (1 / 3))
     assert found["speedup_w_v"].interval[0] < found["speedup_w_v"].value < found["speedup_w_v"].interval[1]
@@ -213,7 +213,7 @@ def test_values_that_gain_most_are_said_to():
         "all": [7, 7, 8], "m_step": [5, 4, 5],
     })  # fmt: skip
     start = draw_start(StickyChain(), (1, 2, 3), 20)
-    found = findings_of("sticky_chain", arms_of(0.01, 10.0, (), ()), curves, start, (1, 2, 3), 2.639, 3.0)
+    found = findings_of("sticky_chain", arms_of(0.01, 10.0, (), ()), curves, start)
     assert "larger on W_V than on any other matrix" in found.notes[0]
 
 
@@ -244,7 +244,7 @@ def test_every_line_of_the_loss_curves_looks_its_own_and_none_flattens_the_other
     arms = arms_of(asked.rate, asked.factor, asked.rates, asked.adam_rates)
     start = draw_start(StickyChain(), (1, 2, 3), 20)
     curves = planted({arm.name: [100, 90, 110] for arm in arms})
-    found = findings_of("sticky_chain", arms, curves, start, (1, 2, 3), 2.639, 3.0)
+    found = findings_of("sticky_chain", arms, curves, start)
     for figure in asked.figures(found)[:2]:
         named = [trace for trace in figure.plot.data if trace.showlegend is not False]
         looks = [(trace.line.color, trace.line.dash) for trace in named]

@@ -11,7 +11,7 @@ from interp.wind_tunnels.evaluation.checkpoint import save
 from interp.wind_tunnels.networks.networks import Network, build, predict
 from interp.wind_tunnels.networks.weights import load_weights, open_tunnel
 from interp.wind_tunnels.tasks.bijection import Bijection
-from interp.wind_tunnels.training.loop import STATE_NAME, Recipe, TrainingState, cross_entropy, initial_state, train
+from interp.wind_tunnels.training.loop import STATE_NAME, Recipe, TrainingState, initial_state, losses, train
 from interp.wind_tunnels.training.optimisers import make_optimisers
 from interp.wind_tunnels.training.plan import TrainingPlan
 from interp.wind_tunnels.training.sampling import BatchSampler
@@ -74,7 +74,7 @@ def test_a_damaged_state_is_refused_in_words(tmp_path):
         train(plan, folder=tmp_path, on_step=stop_at(3), save_every=1)
     state = tmp_path / STATE_NAME
     state.write_bytes(state.read_bytes()[:-100])
-    with pytest.raises(ModelError, match=r"training.pt cannot be read .*\n.*remove .* to start anew"):
+    with pytest.raises(ModelError, match=r"training.pt cannot be read .*\n.*remove .* to start over"):
         train(plan, folder=tmp_path)
 
 
@@ -111,7 +111,7 @@ def test_training_on_fixed_sequences_resumes_bit_for_bit_and_learns_them_by_hear
     fixed = BatchSampler(TASK, by_heart).fixed
     assert fixed is not None
     fresh = TASK.sample(np.random.default_rng(5), 200)
-    on_fixed, on_fresh = (cross_entropy(state.model, each, "labels").item() for each in (fixed, fresh))
+    on_fixed, on_fresh = (losses(state.model, each, "labels")[0].item() for each in (fixed, fresh))
     assert on_fixed < 0.3 < 1.0 < on_fresh
 
 
@@ -152,14 +152,14 @@ def test_losses_are_of_labels_or_of_distillation_by_their_definition():
     surprise = [
         -log_q[row, index, sequences.targets[row, index]] for row in range(20) for index in range(len(sequences.scored))
     ]
-    assert cross_entropy(model, sequences, "labels").item() == pytest.approx(np.mean(surprise), rel=1e-5)
+    assert losses(model, sequences, "labels")[0].item() == pytest.approx(np.mean(surprise), rel=1e-5)
     q = np.exp(predict(model, sequences.tokens, sequences.scored))[..., sequences.slice_ids]
     expected_bits = kl_bits(sequences.posterior, q).mean() + entropy_bits(sequences.posterior).mean()
-    loss = cross_entropy(model, sequences, "distil").item()
+    loss = losses(model, sequences, "distil")[0].item()
     assert loss / math.log(2) == pytest.approx(expected_bits, rel=1e-5)
     wrong = dataclasses.replace(sequences, posterior=np.roll(sequences.posterior, 1, axis=-1))
-    assert cross_entropy(model, sequences, "labels").item() == cross_entropy(model, wrong, "labels").item()
-    assert cross_entropy(model, sequences, "distil").item() != cross_entropy(model, wrong, "distil").item()
+    assert losses(model, sequences, "labels")[0].item() == losses(model, wrong, "labels")[0].item()
+    assert losses(model, sequences, "distil")[0].item() != losses(model, wrong, "distil")[0].item()
 
 
 def test_excess_loss_is_the_kl_in_bits_smoothed_over_ten_batches():
@@ -213,7 +213,7 @@ def test_a_step_takes_place_wholly_on_the_device_of_the_network(target):
     network = Network(arch="mlp-context", n_layers=2, d_model=16)  # transformers' masks cannot be made there
     model = build(network, TASK, torch.Generator().manual_seed(0)).to("meta")
     optimisers = make_optimisers(model, SHORT)
-    loss = cross_entropy(model, TASK.sample(np.random.default_rng(0), 20), target)
+    loss = losses(model, TASK.sample(np.random.default_rng(0), 20), target)[0]
     loss.backward()
     torch.nn.utils.clip_grad_norm_(model.parameters(), SHORT.clip)
     for optimiser in optimisers:

@@ -1,10 +1,8 @@
 """Trainings that compare architectures on accumulation, transport and binding, at equal budgets.
 
-The small ones are those of the table of primitives of the site: task, sizes, steps and rates are read from
-`measured/primitives.csv`, of each network the rates that did best for the seed they were chosen on (`TUNED_ON`). A
-network that is not in that table has as many parameters as the transformer, and rates that nobody has tuned.
-
-The large ones have the sizes of Paper I (arXiv 2512.22471) as far as they are known: they want days of a GPU.
+Small ones take task, sizes, steps and the best rates of the seed `TUNED_ON` from `measured/primitives.csv`; a network
+that it lacks is matched in parameters to the transformer, with untuned rates. Large ones have the sizes of Paper I
+(arXiv 2512.22471) as far as they are known and need days of a GPU.
 """
 
 import csv
@@ -15,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from interp.errors import UnknownName
+from interp.errors import UnknownName, named
 from interp.registry import load_entry
 from interp.tunnel import Task, make_task
 
@@ -25,7 +23,7 @@ from ...networks.networks import count_parameters
 from ...training.plan import Recipe, TrainingPlan
 
 TASKS: Mapping[str, str] = {"bijection": "accumulation", "hmm": "transport", "recall": "binding"}
-"""The tasks and the primitive that each stands for (Paper I, version 3)."""
+"""The tasks and their primitives (Paper I, version 3)."""
 
 REFERENCE = "gpt-neox"
 BARE = "lstm-bare"
@@ -56,8 +54,7 @@ _PAPERS_RECIPE: Mapping[str, Any] = {
 
 def plan_of(task: str, name: str, seed: int, size: str, n_steps: int | None) -> TrainingPlan:
     """The training of one network (an architecture, or `lstm-bare`) on one task; `n_steps` None is the recipe's own."""
-    if task not in TASKS:
-        raise UnknownName("task of the primitives", task, TASKS)
+    named("task of the primitives", task, TASKS)
     if name not in NETWORKS:
         raise UnknownName("network of the primitives", name, NETWORKS)
     parameters, network, settings = _papers(task) if size == "papers" else _measured(task, name)
@@ -75,7 +72,7 @@ def is_tuned(task: str, name: str, size: str) -> bool:
 
 
 def _measured(task: str, name: str) -> tuple[dict[str, Any], Network, dict[str, Any]]:
-    """The parameters of the task, the network or else the one to match, and the recipe."""
+    """The parameters of the task, the network (or the one to match), and the recipe."""
     runs = {arch: [row for row in _rows(task) if row["arch"] == arch] for arch in (_without_bare(name), REFERENCE)}
     row = min(runs[_without_bare(name)] or runs[REFERENCE], key=lambda r: float(r["kl_bits"]))
     recipe: dict[str, Any] = {n: int(row[n]) for n in ("n_steps", "batch", "n_copies")}
@@ -92,7 +89,7 @@ def _papers(task: str) -> tuple[dict[str, Any], Network, dict[str, Any]]:
 
 
 def _as_large(name: str, reference: Network, task: Task) -> Network:
-    """A network with as many parameters as the reference: within 2 %, nine layers of LSTM as near as widths come."""
+    """A network with as many parameters as the reference, within 2 %; nine layers of LSTM as near as possible."""
     if name != BARE:
         return matched_to(Network(arch=name, n_layers=reference.n_layers), reference, task)
     target = count_parameters(reference, task)
@@ -107,7 +104,7 @@ def _without_bare(name: str) -> str:
 
 @cache
 def _rows(task: str) -> tuple[dict[str, str], ...]:
-    """The measured runs of a task with the seed that rates were chosen on; of bijection, those without replacement."""
+    """The measured runs of a task with the seed `TUNED_ON`; of bijection, those without replacement."""
     with _MEASURED.open(newline="", encoding="utf-8") as file:
         rows = [row for row in csv.DictReader(file) if row["task"] == task and row["seed"] == TUNED_ON]
     return tuple(row for row in rows if not json.loads(row["parameters"]).get("replacement"))

@@ -1,8 +1,5 @@
 """The study `primitives`: which architectures accumulate evidence, carry a belief along, and bind?
 
-One training for each task, network and seed, matched in parameters and budget (`plans`), each
-compared with the exact posterior of its task. A repeated call reads what is finished and trains the rest.
-
 Source: Paper I (arXiv 2512.22471), version 3: accumulation, transport and binding.
 """
 
@@ -24,15 +21,14 @@ from ...validation import DISTINCT
 from ..over_seeds import CheckedStudy, difference_scalar, mean_over_seeds, mean_scalar, models_table
 
 Cards = Mapping[tuple[str, str], Sequence[TunnelCard]]
-"""What became of the trainings, by task and network; a card a seed."""
-
+"""The cards of the trainings, one per seed, by task and network."""
 
 MEASURES: Mapping[str, tuple[str, str, str]] = {
     "kl_bits": ("kl_bits", "bits", "KL(exact posterior || prediction)"),
     "error_bits": ("mae_per_sequence_bits", "bits", "mean distance of the predictive entropy from the exact one"),
     "accuracy": ("accuracy_where_certain", "fraction", "share of cues answered with the stored value"),
 }
-"""By the ending of a number's name the figure of a card, its unit and meaning; the accuracy is of recall alone."""
+"""By suffix of a number's name the figure of a card, its unit and meaning; only recall has the accuracy."""
 
 
 @dataclass(frozen=True)
@@ -40,8 +36,8 @@ class Primitives(CheckedStudy):
     """Trainings of every network on every task with every seed.
 
     `tasks`: bijection (without replacement), hmm, recall. `networks`: architectures of the tunnels, and `lstm-bare`,
-    the papers' nine layers without residual connections. `seeds` are those that no rate was chosen on, unless 0 is
-    among them. `size`: `small`, two layers and minutes a training, or `papers`, which wants a GPU. `n_steps` shortens.
+    the papers' nine layers without residual connections. `seeds`: rates were chosen on 0. `size`: `small`, two layers
+    and minutes per training, or `papers`, which needs a GPU. `n_steps` shortens.
     """
 
     tasks: tuple[str, ...] = ("bijection", "hmm", "recall")
@@ -106,7 +102,7 @@ class Primitives(CheckedStudy):
 
 
 def card_scalars(found: Cards) -> dict[str, Scalar]:
-    """The figures of the cards as means over seeds, then as differences from the reference and between tasks."""
+    """Means of the figures over seeds, differences from the reference network, and dissociations between tasks."""
     from ...evaluation.evaluation import BEYOND_WINDOW, WINDOW_NULL
     from .plans import REFERENCE
 
@@ -134,7 +130,7 @@ def card_scalars(found: Cards) -> dict[str, Scalar]:
 
 
 def dissociation(lacking: Mapping[tuple[str, str], np.ndarray], task: str) -> Scalar:
-    """How much more of one task a network lacks than of each other, of the network that the other seeds choose.
+    """How much a network fails one task more than every other; the other seeds choose the network.
 
     `lacking` is by task and network the KL of every seed, as a share of the uniform predictor's.
     """
@@ -155,7 +151,7 @@ def _values(cards: Sequence[TunnelCard], figure: str) -> list[float]:
 
 
 def _null(card: TunnelCard, figure: str) -> Null:
-    """What a network gets that uses nothing of the sequence, or knows what was stored and not where."""
+    """The uniform answer, or a random one of the stored values."""
     if figure == "accuracy_where_certain":
         name, value = "one of the stored values at random", 1 / int(card.parameters["n_pairs"])
     else:

@@ -1,7 +1,6 @@
-"""The arms of the sticky-chain comparison: one head, one sequence and one start a seed, many learning rules.
+"""The learning rules that are compared: each trains one causal head per seed, without residual stream and norms.
 
-The causal attention head has no residual stream and no norms (Paper II); many heads, each on a sequence of its own, are
-trained together. With inputs x, weights W_Q, W_K, W_V, W_O and width d_k of a key:
+With inputs x, weights W_Q, W_K, W_V, W_O and width d_k of a key (Paper II):
 
     α_i = softmax_{j ≤ i}((x_i W_Q)·(x_j W_K) / √d_k),   a_i = Σ_j α_ij x_j,   logits_i = a_i W_V W_O
 """
@@ -24,7 +23,7 @@ from .process import N_FEATURES, StickyChain, Walk
 WEIGHTS: tuple[str, ...] = ("w_q", "w_k", "w_v", "w_o")
 
 _WIDTH = 16
-"""Queries, keys and values are filled up to a multiple of it: other widths take torch's kernel several times longer."""
+"""Queries, keys and values are padded to a multiple of it, at which torch's kernel is several times faster."""
 
 _KEYS, _VALUES, _SPREAD = 10, 15, 0.1
 """Widths of keys and values and the standard deviation of fresh weights, as published."""
@@ -34,8 +33,7 @@ _MATRICES = {"w_v": ("w_v",), "w_o": ("w_o",), "w_qk": ("w_q", "w_k"), "w_vo": (
 
 @dataclass(frozen=True)
 class Arm:
-    """A learning rule: the rate of every matrix, and what is done with it. `m_step` solves for W_V, descends on the
-    rest."""
+    """A learning rule: the rate of every matrix and the update; `m_step` solves for W_V and descends on the rest."""
 
     name: str
     meaning: str
@@ -59,20 +57,22 @@ def arms_of(rate: float, factor: float, rates: Sequence[float], adam_rates: Sequ
 
 @dataclass(frozen=True)
 class Start:
-    """What every arm begins with: for each seed a sequence and fresh weights."""
+    """Sequences and fresh weights of each seed, the same for every arm."""
 
+    chain: StickyChain
+    seeds: Sequence[int]
     inputs: torch.Tensor
     targets: torch.Tensor
     weights: Mapping[str, torch.Tensor]
     surprise_bits: Float[np.ndarray, " seed"]
-    """What the true chain loses on the very symbols of each training sequence."""
+    """The loss of the true chain on each training sequence."""
     fresh_inputs: torch.Tensor
     fresh_targets: torch.Tensor
-    """A second sequence for each seed, which no arm is trained on."""
+    """A second sequence per seed that no arm is trained on."""
 
 
 def draw_start(chain: StickyChain, seeds: Sequence[int], n_positions: int) -> Start:
-    """Sequences and weights of these seeds, in float32; a seed's are the same whatever the others are."""
+    """Sequences and weights of these seeds, in float32; each depends on its own seed alone."""
     shapes = {
         "w_q": (N_FEATURES, _KEYS), "w_k": (N_FEATURES, _KEYS), "w_v": (N_FEATURES, _VALUES),
         "w_o": (_VALUES, chain.n_symbols),
@@ -85,7 +85,7 @@ def draw_start(chain: StickyChain, seeds: Sequence[int], n_positions: int) -> St
         fresh.append(chain.sample(rng, n_positions))
     surprise = np.concatenate([chain.surprise_bits(symbols) for _, symbols in walks])
     drawn = {name: torch.from_numpy(np.stack([w[name] for w in weights])).float() for name in WEIGHTS}
-    return Start(*_read(walks), drawn, surprise, *_read(fresh))
+    return Start(chain, seeds, *_read(walks), drawn, surprise, *_read(fresh))
 
 
 def _read(walks: Sequence[Walk]) -> tuple[torch.Tensor, torch.Tensor]:
@@ -95,10 +95,7 @@ def _read(walks: Sequence[Walk]) -> tuple[torch.Tensor, torch.Tensor]:
 
 @dataclass(frozen=True)
 class LearningCurve:
-    """Training of one arm: after so many steps, 0 to `n_steps`, on the training sequence; NaN once it diverged.
-
-    `fresh_loss_nats` is the loss on the sequence that is not trained on, after the `kept_steps`.
-    """
+    """Figures of one arm after each step, from 0; `fresh_loss_nats` after the `kept_steps`. NaN once it diverged."""
 
     loss_nats: Float[np.ndarray, "step seed"]
     entropy_nats: Float[np.ndarray, "step seed"]
@@ -107,11 +104,11 @@ class LearningCurve:
 
 
 Curves = Mapping[str, LearningCurve]
-"""The learning curves by the name of the arm."""
+"""By name of the arm."""
 
 
 def kept_steps(n_steps: int) -> Int[np.ndarray, " kept"]:
-    """The steps whose numbers are tabulated: 0, then about evenly on a log scale to the last."""
+    """The tabulated steps: 0, then about evenly on a log scale to the last."""
     return np.unique(np.concatenate([[0], np.round(np.geomspace(1, n_steps, 40)).astype(np.int64)]))
 
 
@@ -126,7 +123,6 @@ def losses(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
 
 
 def _attended(inputs: torch.Tensor, weights: Mapping[str, torch.Tensor], values: torch.Tensor) -> torch.Tensor:
-    """Values `[head, pos, d]` weighted by the responsibilities."""
     q, k = inputs @ weights["w_q"], inputs @ weights["w_k"]
     widest = max(q.shape[-1], values.shape[-1])
     q_, k_, v_ = (F.pad(x, (0, widest + -widest % _WIDTH - x.shape[-1]))[:, None] for x in (q, k, values))
@@ -145,9 +141,8 @@ def best_values(
 
         L(W_V + D) ≤ L(W_V) + ⟨D, Aᵀ e W_Oᵀ⟩ + ½ tr(Dᵀ S D H),      S = AᵀA / T,   H = W_O B W_Oᵀ
 
-    for every D, rows of A being a_i. Its minimum D = −S⁻¹ (Aᵀ e W_Oᵀ) H⁻¹ is a responsibility-weighted least squares,
-    and like the M-step of EM (Dempster, Laird and Rubin 1977) it never raises the loss. `ridge` times its mean
-    eigenvalue is added to S and to H, which keeps the bound a bound. Solved in float64.
+    for every D, rows of A being a_i. Its minimum D = −S⁻¹ (Aᵀ e W_Oᵀ) H⁻¹ never raises the loss, like the M-step of EM
+    (Dempster, Laird and Rubin 1977). `ridge` times the mean eigenvalue is added to S and to H. Solved in float64.
     """
     mixed, w_v, out = _attended(inputs, weights, inputs), weights["w_v"], weights["w_o"].double()
     p = (mixed @ w_v @ weights["w_o"]).softmax(dim=-1)
@@ -197,8 +192,7 @@ def train_arm(arm: Arm, start: Start, n_steps: int, step_done: Callable[[], None
 
 
 def train_all(arms: Sequence[Arm], start: Start, n_steps: int, progress: Report) -> dict[str, LearningCurve]:
-    """Every arm from the same start: as many at once as torch may use threads, each on one, so that figures do not
-    depend on how many there are."""
+    """Train every arm from the same start, in parallel; each on one thread, so that figures do not depend on them."""
     total, done = len(arms) * (n_steps + 1), count(1)  # which threads share
 
     def trained(arm: Arm) -> LearningCurve:

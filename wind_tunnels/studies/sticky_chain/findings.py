@@ -1,11 +1,8 @@
-"""What is made of the arms' curves: steps to plain descent's final loss, and how near each came to the least one.
+"""The numbers and tables of the learning curves.
 
-The speed-up of an arm is n_steps divided by the steps it needs to the loss that plain descent ends at. As published the
-threshold is that loss averaged over seeds, and steps are averaged before the division; its interval is a t interval of
-the mean number of steps, on the log scale. Paired, every seed has the threshold of its own plain descent, which reaches
-it after exactly n_steps, and the interval is a t interval of the mean log ratio. An arm that some seed's loss never
-brought below the threshold has no speed-up. Losses and entropies are in bits; tables repeat losses in nats, which the
-published script prints and calls bits.
+The speed-up of an arm is n_steps over the steps it needs to the final loss of plain descent; without one where a seed
+never gets there. As published, loss and steps are averaged over seeds first; paired, every seed has its own threshold.
+Losses are in bits; tables repeat them in nats, which the published script prints and calls bits.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,39 +19,37 @@ from interp.table import LABEL, Table, number_columns
 
 from ..over_seeds import geometric, scalar_over_seeds
 from .arms import Arm, Curves, LearningCurve, Start, kept_steps
+from .process import StickyChain
 
 BASE = "sgd"
 """The arm that the others are compared with."""
 
 _EXCESS = ("sgd", "w_v", "all", "m_step")
-"""Arms whose distance from the least loss is a number of its own; the table has it of all."""
+"""Arms whose distance from the least loss is a scalar; the table has it for all."""
 
 _METHOD = "t over seeds on the log scale"
 
 
 def steps_to(loss: Float[np.ndarray, "step seed"], threshold: Float[np.ndarray, " seed"]) -> Float[np.ndarray, " seed"]:
-    """The first step after which each seed's loss is at most its threshold; NaN where it never is."""
+    """The first step at which each seed's loss is at most its threshold; NaN where it never is."""
     below = loss <= threshold
     return np.where(below.any(axis=0), below.argmax(axis=0).astype(np.float64), np.nan)
 
 
 def published_speedup(steps: Float[np.ndarray, " seed"], n_steps: int) -> TMean:
-    """n_steps / mean steps and its interval: the t interval of the mean, its relative error taken to the log scale."""
+    """n_steps / mean steps, with the t interval of the mean on the log scale."""
     mean = float(steps.mean())
     half, value = float(t_half_width(steps)) / mean, n_steps / mean
     return TMean(value, value * float(np.exp(-half)), value * float(np.exp(half)), p=np.nan)
 
 
-def findings_of(
-    name: str, arms: Sequence[Arm], curves: Curves, start: Start, seeds: Sequence[int],
-    least_bits: float, uniform_bits: float,
-) -> Findings:  # fmt: skip
-    """Scalars, the tables `arms`, `seeds` and `curves`, and what they mean."""
+def findings_of(name: str, arms: Sequence[Arm], curves: Curves, start: Start) -> Findings:
+    """Scalars, the tables `arms` and `curves`, and notes."""
     n_steps = len(curves[BASE].loss_nats) - 1
     final = curves[BASE].loss_nats[-1]
-    pooled = {a.name: steps_to(curves[a.name].loss_nats, np.full(len(seeds), final.mean())) for a in arms}
+    pooled = {a.name: steps_to(curves[a.name].loss_nats, np.full(len(final), final.mean())) for a in arms}
     own = {a.name: steps_to(curves[a.name].loss_nats, final) for a in arms}
-    base, scalars = np.full(len(seeds), n_steps), {}
+    base, scalars = np.full(len(final), n_steps), {}
     for arm in arms[1:]:
         scalars[f"speedup_{arm.name}"] = _times(
             base, pooled[arm.name], "plain descent by definition",
@@ -74,35 +69,30 @@ def findings_of(
         )  # fmt: skip
     for arm in arms:
         if arm.name in _EXCESS:
-            scalars |= _distances(arm, curves[arm.name], start, least_bits, uniform_bits)
-    tables = {
-        "arms": _arms_table(arms, curves, pooled, scalars, start, least_bits, n_steps),
-        "curves": _curves_table(arms, curves, seeds, n_steps),
-    }
+            scalars |= _distances(arm, curves[arm.name], start)
+    tables = {"arms": _arms_table(arms, curves, pooled, scalars, start), "curves": _curves_table(arms, curves, start)}
     names = ("speedup_w_v", "speedup_w_o", "speedup_w_qk", "speedup_all", "w_v_over_w_o", "w_v_over_w_qk")
     headline = (*names, "excess_loss_sgd", "excess_loss_w_v")
-    return Findings(
-        name, scalars, tables, notes=_notes(scalars, curves, least_bits, uniform_bits, n_steps),
-        headline=headline,
-    )  # fmt: skip
+    return Findings(name, scalars, tables, notes=_notes(scalars, curves, start.chain), headline=headline)
 
 
 def _times(above: np.ndarray, below: np.ndarray, null: str, meaning: str, *, is_published: bool = False) -> Scalar:
-    """One number of steps over another, by seed: the geometric mean over seeds, or as published."""
+    """The ratio of two numbers of steps: the geometric mean over seeds, or as published."""
     n, steps = len(below), above + below
     if np.isnan(steps).any() or not (below.any() if is_published else (above * below).all()):
         reason = f"{int(np.isnan(steps).sum())} of {n} seeds never reached the loss of plain descent"
         return Scalar.undefined(reason, n=n, n_unit="seed", meaning=meaning)
     found = published_speedup(below, int(above[0])) if is_published else geometric(t_mean(np.log(above / below)))
-    alike = "all seeds took the same number of steps"
-    return scalar_over_seeds(found, "1", Null(null, 1.0, (1.0, 1.0)), n, meaning, method=_METHOD, alike=alike)
+    equal = "all seeds took the same number of steps"
+    return scalar_over_seeds(found, "1", Null(null, 1.0, (1.0, 1.0)), n, meaning, method=_METHOD, no_spread=equal)
 
 
-def _distances(arm: Arm, curve: LearningCurve, start: Start, least: float, uniform: float) -> dict[str, Scalar]:
-    """The final loss above what the true chain loses on the same symbols, and the predictive entropy above H_min."""
+def _distances(arm: Arm, curve: LearningCurve, start: Start) -> dict[str, Scalar]:
+    """The final loss above the true chain's on the same symbols, and the predictive entropy above the least."""
+    least, uniform = start.chain.next_entropy_bits, start.chain.uniform_bits
     excess = curve.loss_nats[-1] * BITS_PER_NAT - start.surprise_bits
     gap = curve.entropy_nats[-1] * BITS_PER_NAT - least
-    # A uniform prediction loses log2 of the symbols whatever comes; the chain's own surprise varies with the sequence.
+    # a uniform prediction always loses log2 of the symbols; the chain's own loss varies with the sequence
     floor = uniform - start.surprise_bits
     found = {}
     for name, values, against, meaning in (
@@ -114,7 +104,7 @@ def _distances(arm: Arm, curve: LearningCurve, start: Start, least: float, unifo
         null = Null("uniform prediction (range over seeds)", float(against.mean()), band)
         found[name] = scalar_over_seeds(
             replace(t_mean(values), p=np.nan),  # the null is another than 0
-            "bits", null, len(values), f"{meaning}: {arm.meaning}", method="t over seeds", alike="a seed diverged",
+            "bits", null, len(values), f"{meaning}: {arm.meaning}", method="t over seeds", no_spread="a seed diverged",
         )  # fmt: skip
     return found
 
@@ -128,10 +118,9 @@ _ARM_UNITS = {
 
 
 def _arms_table(
-    arms: Sequence[Arm], curves: Curves, pooled: Mapping[str, np.ndarray], scalars: Mapping[str, Scalar],
-    start: Start, least: float, n_steps: int,
-) -> Table:  # fmt: skip
-    rows = []
+    arms: Sequence[Arm], curves: Curves, pooled: Mapping[str, np.ndarray], scalars: Mapping[str, Scalar], start: Start
+) -> Table:
+    rows, n_steps, least = [], len(curves[BASE].loss_nats) - 1, start.chain.next_entropy_bits
     for arm in arms:
         curve, steps = curves[arm.name], pooled[arm.name]
         loss, reached = curve.loss_nats[-1], steps[~np.isnan(steps)]
@@ -161,13 +150,13 @@ def _sd(values: np.ndarray) -> float:
     return float(values.std(ddof=1)) if len(values) > 1 else float("nan")
 
 
-def _curves_table(arms: Sequence[Arm], curves: Curves, seeds: Sequence[int], n_steps: int) -> Table:
-    kept, parts = kept_steps(n_steps), []
+def _curves_table(arms: Sequence[Arm], curves: Curves, start: Start) -> Table:
+    kept, parts = kept_steps(len(curves[BASE].loss_nats) - 1), []
     for name in (arm.name for arm in arms):
         curve = curves[name]
         loss, entropy, right = (of[kept].ravel() for of in (curve.loss_nats, curve.entropy_nats, curve.accuracy))
         parts.append({
-            "arm": name, "seed": np.tile(seeds, len(kept)), "step": np.repeat(kept, len(seeds)),
+            "arm": name, "seed": np.tile(start.seeds, len(kept)), "step": np.repeat(kept, len(start.seeds)),
             "loss_bits": loss * BITS_PER_NAT, "loss_nats": loss,
             "fresh_loss_bits": curve.fresh_loss_nats.ravel() * BITS_PER_NAT, "entropy_bits": entropy * BITS_PER_NAT,
             "accuracy": right,
@@ -177,7 +166,6 @@ def _curves_table(arms: Sequence[Arm], curves: Curves, seeds: Sequence[int], n_s
 
 
 def _verdict(scalars: Mapping[str, Scalar]) -> str:
-    """What the two comparisons of W_V with the other matrices allow to be said."""
     against = [scalars[name] for name in ("w_v_over_w_o", "w_v_over_w_qk")]
     if all(s.interval is not None and s.interval[0] > 1 for s in against):
         return "The gain is larger on W_V than on any other matrix."
@@ -189,13 +177,12 @@ def _verdict(scalars: Mapping[str, Scalar]) -> str:
     return "Not every seed got there in every arm: whether values gain more than other matrices is left open."
 
 
-def _notes(
-    scalars: Mapping[str, Scalar], curves: Curves, least: float, uniform: float, n_steps: int,
-) -> tuple[str, ...]:  # fmt: skip
+def _notes(scalars: Mapping[str, Scalar], curves: Curves, chain: StickyChain) -> tuple[str, ...]:
     def times(arm: str) -> str:
         value = scalars[f"speedup_{arm}"].value
         return f"{value:.2f}" if np.isfinite(value) else "none for every seed"
 
+    least, uniform = chain.next_entropy_bits, chain.uniform_bits
     end = curves[BASE].loss_nats[-1].mean() * BITS_PER_NAT
     overfit = [name for name, c in curves.items() if c.fresh_loss_nats[-1].mean() * BITS_PER_NAT > uniform]
     worse = (

@@ -21,7 +21,7 @@ from ..over_seeds import CheckedStudy
 from .process import StickyChain
 
 _MOST = 2.0
-"""The top of the loss curves, in times what the true chain loses: some arms diverge to thousands."""
+"""The top of the loss axis, in multiples of the true chain's loss: some arms diverge to thousands."""
 
 _PUBLISHED = ("sgd", "w_v", "w_o", "w_qk", "w_vo", "all")
 
@@ -35,7 +35,7 @@ def _curves(curves: Table, arms: Table, names: list[str], name: str, title: str)
         mine.line("fresh", f"{arm}, another sequence", "dot", colour, showlegend=False)
     base = arms["arm"] == "sgd"
     end, excess = (float(arms[name][base][0]) for name in ("loss_bits", "excess_bits"))
-    chain = end - excess  # what the true chain loses on the same symbols
+    chain = end - excess  # the true chain's loss on the same symbols
     last = [1.0, float(curves["step"].max())]
     chart.straight(last, [end, end], "plain descent's end")
     chart.straight(last, [chain, chain], "the true chain", "solid")
@@ -53,7 +53,7 @@ def _curves(curves: Table, arms: Table, names: list[str], name: str, title: str)
 
 
 def _over_seeds(curves: Table, arm: str) -> Table:
-    """The mean losses of an arm with their t band, on the training sequence and on another, by step."""
+    """Mean losses of an arm by step, with their t band on the training sequence."""
     mine = curves.where((curves["arm"] == arm) & (curves["step"] > 0))
     steps = np.unique(mine["step"])
     losses, fresh = (mine[name].reshape(len(steps), -1) for name in ("loss_bits", "fresh_loss_bits"))
@@ -87,7 +87,7 @@ def _speedups(arms: Table) -> Figure:
 class StickyChainStudy(CheckedStudy):
     """Heads of one chain trained by every arm for `n_steps` from each of `seeds`, on `n_positions` predictions.
 
-    `rate` is plain descent's, `factor` the larger one's multiple; `rates` and `adam_rates` are the grids.
+    `rate` is plain descent's, `factor` that of the larger rate; `rates` and `adam_rates` are the grids.
     """
 
     n_steps: int = 1000
@@ -115,9 +115,7 @@ class StickyChainStudy(CheckedStudy):
         arms = arms_of(self.rate, self.factor, self.rates, self.adam_rates)
         start = draw_start(chain, self.seeds, self.n_positions)
         curves = train_all(arms, start, self.n_steps, progress)
-        return findings_of(
-            self.name, arms, curves, start, self.seeds, chain.next_entropy_bits, float(np.log2(chain.n_symbols)),
-        )  # fmt: skip
+        return findings_of(self.name, arms, curves, start)
 
     def figures(self, findings: Findings) -> tuple[Figure, ...]:
         """Loss curves of the published arms with their controls, of the other rules, and speed-ups."""

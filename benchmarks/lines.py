@@ -1,4 +1,4 @@
-"""What was measured against its figure, and the table: pure functions of numbers."""
+"""The lines of the table: measurements compared with their figures."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -9,14 +9,14 @@ from benchmarks.meters import MIB
 from benchmarks.worker import Measured
 
 TOLERANCE = 0.15
-"""How far over its figure a measurement may lie before it fails."""
+"""How far a measurement may exceed its figure before it fails."""
 
 
 @dataclass(frozen=True)
 class Line:
-    """One number of the table. `figure` is the most that it may be, or the least where `is_least`; None is no figure.
+    """One number of the table. `figure` is its upper bound, or lower bound if `is_least`.
 
-    `spread` is the range of the repeats. `value` None has not been measured: `note` says why.
+    `spread` is the range of the repeats. If `value` is None, `note` says why.
     """
 
     work: str
@@ -70,7 +70,7 @@ def lines_of(work: str, label: str, measured: Measured, limits: Mapping[str, flo
 
 
 def floor_line(work: str, measured: Sequence[Measured], n_tokens: int) -> Line:
-    """The bare pass itself, over all processes that ran it."""
+    """The bare pass, over all processes that ran it."""
     seconds = [s for m in measured for s in m.floor_seconds]
     memory = median(m.floor_bytes / MIB for m in measured)
     return Line(
@@ -82,7 +82,7 @@ def floor_line(work: str, measured: Sequence[Measured], n_tokens: int) -> Line:
 def comparison(
     work: str, labels: tuple[str, str], ours: Measured | None, other: Measured | None, limits: Mapping[str, float]
 ) -> list[Line]:
-    """How many times faster ours is, each over its own floor, and its share of the other's memory over the model."""
+    """How many times faster ours is, each relative to its own floor, and its memory relative to the other's."""
     what = f"{labels[0]} beside {labels[1]}"
     if ours is None or other is None:
         return [Line(work, what, "comparison", None, "", note="not measured")]
@@ -96,13 +96,13 @@ def comparison(
 def growth(
     works: tuple[str, str], label: str, short: Measured, long: Measured, tokens: tuple[int, int], most: float
 ) -> Line:
-    """Memory over the loaded model for each token of a batch, the long one's over the short one's: 1 is linear."""
+    """Memory per token of a long batch relative to a short one: 1 is linear."""
     each = (long.bytes / tokens[1]) / (short.bytes / tokens[0])
     return Line(works[1], f"{label} beside {works[0]}", "memory a token", each, "times", None, most)
 
 
 def use_lines(work: str, label: str, measured: Measured, n_tokens: int) -> list[Line]:
-    """Tokens a second, and the share of what arithmetic or memory would allow at most."""
+    """Tokens per second, and the share of the device's limit."""
     if measured.least_seconds is None:
         return []
     seconds = median(measured.seconds)
@@ -117,7 +117,7 @@ def missing(work: str, label: str, why: str) -> Line:
 
 
 def failures(lines: Sequence[Line]) -> list[Line]:
-    """Lines over their figure, and figures that nothing was measured for."""
+    """Lines that miss their figure or lack a measurement."""
     return [line for line in lines if line.holds is False or (line.figure is not None and line.value is None)]
 
 

@@ -6,7 +6,7 @@ from dataclasses import asdict, replace
 import pytest
 
 from benchmarks.__main__ import FIGURES, Results, as_results, lines_from, main, relations
-from benchmarks.judge import Line, comparison, failures, growth, lines_of, ratios, table, use_lines
+from benchmarks.lines import Line, comparison, failures, growth, lines_of, ratios, table, use_lines
 from benchmarks.meters import MIB
 from benchmarks.methods import METHODS
 from benchmarks.shapes import SHAPES
