@@ -29,14 +29,13 @@ from interp.prompt import PromptSet
 from interp.statistics.estimates import Estimates
 from interp.statistics.quantities import Quantities
 from interp.statistics.spectra import principal_axes, scaled
-from interp.statistics.units import too_few
 from interp.system.threads import side_by_side
 from interp.table import Table
 
 from ..measures.cloud import Cloud, own_number, refuse_layer
 from ..measures.field_checks import refuse_too_few, refuse_unknown
 from ..measures.layers import Layer, at_places, at_same_layer, by_site, layers_of
-from ..measures.sample_sizes import FEW_HALVES, MIN_FOLDS
+from ..measures.sample_sizes import FEW_HALVES, MIN_FOLDS, with_least
 from ..measures.target import OWN_ENTROPY, Target
 from ..programs.swaps import STREAM, Directions, Swaps, planned_swaps, program_findings
 from .clusters import gather, make_clusters
@@ -189,7 +188,7 @@ class Belief(Probe):
         all_rows = np.arange(pool.rows.n_rows)
         places = [p for site, cloud in clouds.items() for p in layers_of(site, cloud, all_rows, "centred")]
         readings = side_by_side(lambda place: read_belief(place.points, setting, self._rng(1)), places)
-        counted = pool.counted | too_few(pool.n_units, FEW_HALVES)
+        counted = with_least(pool.counted, pool.n_units, FEW_HALVES)
         scored = [scores(setting, reading) for reading in readings]
         by_place = self._by_place(places, readings, pool, setting)
         by_place |= {name: score_estimates([s[name] for s in scored], setting) for name in scored[0]}

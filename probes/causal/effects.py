@@ -11,7 +11,7 @@ Intervals resample prompts by whole clusters, of the axis and its controls alike
 primary and judged alone; all others together, by the largest deviation of each control (Westfall and Young 1993).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import count, takewhile
@@ -33,6 +33,8 @@ from .quantities import READOUTS
 
 SHARES = {"later_r2"}
 """Readouts whose value is 1 minus the ratio."""
+
+Flagged = Callable[[Mapping[str, Any]], dict[str, Any]]
 
 UNVARIED = "this readout does not vary here"
 
@@ -196,11 +198,11 @@ def _by_prompt(values: np.ndarray) -> Float[np.ndarray, " prompt"]:
 
 
 def estimates(
-    effects: Effects, under: Mapping[str, Readout], few: Mapping[str, Any], n_rows: int, unit: str
+    effects: Effects, under: Mapping[str, Readout], flagged: Flagged, n_rows: int, unit: str
 ) -> dict[str, Estimates]:
     """The numbers at the primary intervention: the primary effect first, then every other readout.
 
-    `few` says of the prompts that the axis was fitted on whether they are too few, and how many would do.
+    `flagged` marks what is counted where the axis was fitted on too few prompts.
     """
     first, found = effects.names[0], dict[str, Estimates]()
     for place, (name, readout) in enumerate(zip(effects.names, effects.readouts, strict=True)):
@@ -213,9 +215,7 @@ def estimates(
         if place == 0:
             mine |= {"kl_z": effects.z.at([0])} | _beside(effects) | _sizes(first, under)
         clusters = effects.clusters[place]
-        about = counted(np.arange(len(clusters)), clusters, unit)
-        if few["underpowered"]:
-            about |= few
+        about = flagged(counted(np.arange(len(clusters)), clusters, unit))
         if readout.startswith("later") and n_rows < FEW_ROWS:
             about["underpowered"] = True
         found |= {name: described(of, about, n=str(len(effects.controls))) for name, of in mine.items()}

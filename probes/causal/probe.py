@@ -15,6 +15,7 @@ Ravfogel et al. 2020 (arXiv 2004.07667) and Belrose et al. 2023 (LEACE, arXiv 23
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -29,13 +30,13 @@ from interp.statistics.estimates import Estimates
 from interp.statistics.quantities import Quantities
 from interp.statistics.resampling import bootstrap_weights
 from interp.statistics.spectra import Scaling
-from interp.statistics.units import counted, too_few
+from interp.statistics.units import counted
 from interp.table import Table
 
 from ..measures.answers import N_CONDITIONS
 from ..measures.cloud import Cloud, n_places
 from ..measures.field_checks import refuse_too_few, refuse_unknown
-from ..measures.sample_sizes import FEW_FITTED, MIN_HALVES
+from ..measures.sample_sizes import FEW_FITTED, MIN_HALVES, with_least
 from ..measures.target import NEXT_ENTROPY, Target
 from ..programs.swaps import STREAM, Directions, Swaps, is_swap, planned_swaps, program_findings, undefined_swap
 from .axis import Axis, Kind, Split, after_removal, fit_axes, held_out, refit_axes, saved
@@ -184,16 +185,16 @@ class Causal(Probe):
         sets = self._sets(cloud.n_layers)
         axes = self._axes(split, sorted({layer for layers in sets for layer in layers}))
         clusters = split.clusters
-        n_run = self.n_prompts
-        few = too_few(len(np.unique(cloud.units[split.fitting])) + n_run, FEW_FITTED + n_run)
+        n_fitted = len(np.unique(cloud.units[split.fitting]))
+        flagged = partial(with_least, n=n_fitted + self.n_prompts, least=FEW_FITTED + self.n_prompts)
         weights = bootstrap_weights(clusters, None, self.n_bootstrap, np.random.default_rng([self.seed, 2]))
-        about = counted(np.arange(len(clusters)), clusters, cloud.unit) | few
+        about = flagged(counted(np.arange(len(clusters)), clusters, cloud.unit))
         effects = Effects.of(under, self.n_bootstrap, np.random.default_rng([self.seed, 3]))
         if effects is None:
             why = "the model was not run under edits"
             found, tables = {"kl": Estimates.undefined(why, about=about | {"n": 0})}, {}
         else:
-            found = estimates(effects, under, few, len(split.run_rows), cloud.unit)
+            found = estimates(effects, under, flagged, len(split.run_rows), cloud.unit)
             tables = self._tables(effects, under, weights, target)
         edited = {layer: axis for layer in sets[0] if (axis := axes[layer]) is not None}
         found |= {name: described(of, about) for name, of in self._explained(split, edited, weights).items()}

@@ -13,7 +13,7 @@ from interp.statistics.resampling import bootstrap_weights, shuffles, split_rows
 
 from .cloud import Cloud
 from .halves import N_HALF_SPLITS, cloud_permutations, recurs
-from .sample_sizes import FEW_FITTED, MIN_CLOUD, MIN_HALVES
+from .sample_sizes import FEW_FITTED, MIN_CLOUD, MIN_HALVES, with_least
 
 
 @dataclass(frozen=True)
@@ -116,20 +116,18 @@ class Order:
 class WithinToken(Order):
     """The rows whose last token recurs, as ranks within that token.
 
-    `values`: what was sought before it was ranked; `enough`: how many prompts would do, where these are too few.
+    `values` are the target before ranking; the rows are those of a cloud of `n_all` clusters.
     """
 
     values: Float[np.ndarray, " row"]
-    enough: int | None
+    n_all: int
 
     @classmethod
     def of(cls, cloud: Cloud, coordinates: Float[np.ndarray, "layer row"]) -> "WithinToken":
         again = recurs(cloud.rows["token"])
         mine = cloud.where(again)
-        enough = -(-FEW_FITTED * cloud.n_units // mine.n_units) if 0 < mine.n_units < FEW_FITTED else None
-        return cls(
-            **vars(Order.within(mine.rows["token"], mine, coordinates[:, again])), values=mine.sought, enough=enough
-        )
+        order = Order.within(mine.rows["token"], mine, coordinates[:, again])
+        return cls(**vars(order), values=mine.sought, n_all=cloud.n_units)
 
     def resampled(self, n_permutations: int, n_bootstrap: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
         """Exchanged within tokens, of sequences whole ones.
@@ -150,5 +148,4 @@ class WithinToken(Order):
 
     @property
     def about(self) -> dict[str, Any]:
-        few = self.cloud.n_units < FEW_FITTED or super().about["underpowered"]
-        return super().about | {"underpowered": few, "enough": self.enough}
+        return with_least(super().about, self.cloud.n_units, FEW_FITTED, self.n_all)

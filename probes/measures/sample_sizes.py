@@ -1,6 +1,11 @@
 """How many prompts a number wants, beside the `FEW_UNITS` of a mean. Below a `MIN_` there is no number; below a `FEW_`
 it is called underpowered."""
 
+from collections.abc import Mapping
+from typing import Any
+
+from interp.statistics.units import too_few
+
 MIN_CLOUD = 3
 """Prompts of a cloud: two span a line, whatever they are."""
 
@@ -33,3 +38,14 @@ of 60 simulations with ρ = .63 along the first axis 23 were called at 20 cluste
 
 FEW_ROWS = 200
 """Rows of a readout that is refitted and then judged."""
+
+
+def with_least(about: Mapping[str, Any], n: int, least: int, n_all: int | None = None) -> dict[str, Any]:
+    """What is counted, marked underpowered where `n` is below `least`; a mark that it already has stays.
+
+    If `n` of `n_all` clusters take part, `enough` says how many of these would do.
+    """
+    few = too_few(n, least)
+    if few["underpowered"] and n_all is not None:
+        few["enough"] = -(-least * n_all // n) if n else None
+    return {**about, **few} if few["underpowered"] else {**about}

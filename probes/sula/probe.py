@@ -29,13 +29,12 @@ from interp.probe import AnalysisCost, Figure, Probe, Readout, Sentences
 from interp.prompt import PromptSet
 from interp.statistics.estimates import Estimates
 from interp.statistics.quantities import Quantities
-from interp.statistics.units import too_few
 
 from ..measures.answers import Answers
 from ..measures.calibration import Resamples, calibration
 from ..measures.cloud import Cloud, own_number, refuse_layer
 from ..measures.field_checks import refuse_too_few, refuse_unknown
-from ..measures.sample_sizes import FEW_HALVED, MIN_HALVES
+from ..measures.sample_sizes import FEW_HALVED, MIN_HALVES, with_least
 from .axes import AXES, N_HALF_SPLITS, Halved, fit_axes
 from .figures import sula_figures
 from .movement import movement_of_halves
@@ -169,7 +168,7 @@ class Sula(Probe):
                 continue
             rng = self._rng(6, 2 * len(tests))
             found = movement_of_halves(halved[first], answers, rows, self.n_permutations, rng)
-            about = mine.counted | too_few(mine.n_clusters, FEW_HALVED)
+            about = with_least(mine.counted, mine.n_clusters, FEW_HALVED)
             tests[condition, first] = {n: replace(of, why=_STILL, about=about) for n, of in found.items()}
         return tests
 

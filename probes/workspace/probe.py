@@ -30,7 +30,6 @@ from interp.statistics.quantities import Quantities, Quantity
 from interp.statistics.ratio import ratio
 from interp.statistics.resampling import bootstrap_weights, shuffles
 from interp.statistics.ridge import fit_ridge
-from interp.statistics.units import too_few
 from interp.system.threads import side_by_side
 
 from ..measures.cloud import Cloud, refuse_layer
@@ -39,7 +38,7 @@ from ..measures.finite import finite
 from ..measures.half_forms import HalfForm
 from ..measures.halves import N_HALF_SPLITS, HalfSplit, half_splits_of
 from ..measures.layers import ScaledRows
-from ..measures.sample_sizes import FEW_HALVES, MIN_HALVES
+from ..measures.sample_sizes import FEW_HALVES, MIN_HALVES, with_least
 from .figures import workspace_figures
 from .space import Basis, Spectrum, shares
 
@@ -235,7 +234,7 @@ class _Setting:
     def numbers(self, found: "list[_Depth]", drawn: "list[list[_Held]]") -> dict[str, Estimates]:
         """Every number at every depth, beside its null."""
         pool = self.pool
-        about = pool.counted | too_few(pool.n_units, FEW_HALVES)
+        about = with_least(pool.counted, pool.n_units, FEW_HALVES)
 
         def split(own: np.ndarray, null: np.ndarray, why: str, *scale: Any) -> Estimates:
             """Of `[depth, half split]` and `[draw, depth, half split]`."""
