@@ -1,18 +1,16 @@
-"""Controls that take out as much as the axis does, at the positions that are scored.
+"""Controls that remove as much as the axis does, at the positions that are scored.
 
-The first line are refits: axes fitted as the axis was, to entropies permuted between prompts. Were the entropies
-noise, the axis would be one of them. Each is cut at the dose at which the change is as large as the axis' own.
+First, refits: axes fitted in the same way to entropies permuted between prompts, each removed at the dose at which the
+change is as large as the axis' own.
 
-The second line are random directions. Let C be the covariance of the scored rows (of the prompts that are run, raw
-coordinates), seen from the complement of the axis, with eigenvalues λ and eigenvectors V. A random direction has 1/d of
-the variance and is no control for a loud axis (or a quiet one). So each Gaussian draw g is tilted,
+Second, random directions. Let C be the covariance of the scored rows (of the prompts that are run, raw coordinates) in
+the complement of the axis, with eigenvalues λ and eigenvectors V. Each Gaussian draw g is tilted,
 
     u ∝ V λ^γ Vᵀ g        γ = 0: any direction        γ = ½: as the data are distributed        γ → ∞: the loudest
 
-until uᵀCu is what the removal of the axis takes out; the variance grows with γ, which bisection finds. Draws further
-than 10 % off are rejected and drawn again. Where the spectrum leaves no room (all matched directions are much the same,
-or none is loud enough) k dimensions are removed at once; where no k up to 10 will do, directions distributed as the
-data, with the dose scaled until the norm of the change is equal. Which of the three it was is said.
+until uᵀCu is the variance that the axis removes (by bisection in γ); draws off by more than 10 % are rejected. If all
+matched directions are similar, or none is loud enough, k dimensions are removed at once; if no k up to 10 works,
+directions distributed as the data with a scaled dose. The table `matching` says which.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,7 +26,7 @@ from ..programs.swaps import Directions
 from .axis import Axis
 
 HOW = ("direction", "subspace", "dose", "refit")
-"""How controls are made: random ones in three ways, or fitted as the axis was."""
+"""How controls are made: random in three ways, or refitted."""
 
 TOLERANCE = 0.1
 MOST_DIMENSIONS = 10
@@ -77,9 +75,8 @@ class Edited:
 class Cut(Directions):
     """What is taken out at one layer: this dose of the coordinates that are read.
 
-    `facts` are known of a control before it is run: its `dose`, the `ratio` of what it takes out to what the axis does,
-    and `matching`: the number of `HOW` it was made, of dimensions, how alike controls are (1: the same), and of draws
-    that were rejected.
+    `facts` of a control: its `dose`, the `ratio` of what it removes to what the axis does, and `matching`: the index in
+    `HOW`, dimensions, mean squared cosine between controls, and rejected draws.
     """
 
     dose: float = 1.0

@@ -1,8 +1,8 @@
 """Numbers with and without the first position: which of the two is the headline.
 
-A head that matches content takes weight from a sink. This raises the mean weight of the other keys and the entropy of
-the row, so numbers of whole rows can change sign. With a large sink, the variant without the first position is the
-headline; otherwise the number of whole rows is, and it is significant only if the variant agrees.
+Attention to content takes weight from a sink, which raises the weight of all other keys and the entropy of the row.
+With a large sink, the variant without the first position is the headline; otherwise the number of whole rows is, and it
+is significant only if the variant agrees.
 """
 
 from collections.abc import Mapping
@@ -42,10 +42,9 @@ def with_variants(declared: Mapping[str, Quantity], suffix: str = "") -> dict[st
 
 
 def read_first(declared: Quantities, sink: float, suffix: str = "") -> Quantities:
-    """With a sink, the variant takes the place of the number, which is its control then, and not an essential one.
+    """With a sink, the variant replaces the number, which becomes a control that is not essential.
 
-    The number of whole rows may have the wrong sign there and decides nothing. `sink` is the weight beyond a uniform
-    row's. Without one the variant has to agree.
+    `sink` is the weight beyond a uniform row's. Without a sink the variant has to agree.
     """
     if sink <= SINK_LEVEL:
         return declared

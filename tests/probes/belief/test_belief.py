@@ -567,6 +567,9 @@ def test_states_are_taken_from_whole_sequences_up_to_a_limit_and_exchanged_whole
     assert all(tuple(x) in whole for x in clusters.states[1:].reshape(-1, per).tolist())
     assert (clusters.states[0] >= 0).all() and clusters.reason == ""
     assert "fewer than two states" in make_clusters(pool, np.minimum(states, 0), 3, np.random.default_rng(5)).reason
+    longer = pool_of(np.random.default_rng(3).standard_normal((4 * (MAX_ROWS + 1), 2)), n_scored=MAX_ROWS + 1)
+    long = make_clusters(longer, np.arange(longer.rows.n_rows) % 2, 3, np.random.default_rng(5))
+    assert len(long.rows) == 3 * (MAX_ROWS + 1), "where none is as short, three are taken"
 
 
 def test_the_encoding_is_least_squares_on_all_folds_but_the_first():
