@@ -263,7 +263,7 @@ def test_random_subspaces_equal_least_squares_fold_by_fold():
     points, belief, _ = planted(n=90)
     _, setting = setting_of(points, belief)
     folds = setting.folds
-    parts = press(folds, setting.mean, points, setting.targets)
+    parts = press(folds, np.ones((len(points), 1)), points, setting.targets)
     found = random_subspace_r2(folds, parts, 2, 3, np.random.default_rng(8))
     directions = np.random.default_rng(8).standard_normal((len(found), D, 2))
     for draw in (0, len(found) - 1):
@@ -594,7 +594,7 @@ def test_random_subspaces_are_smaller_than_the_whole_and_than_half_the_rows_fitt
     points = np.random.default_rng(17).standard_normal((n_rows, n_features))
     belief = np.random.default_rng(18).dirichlet(np.ones(2), n_rows)
     _, setting = setting_of(points, belief)
-    parts = press(setting.folds, setting.mean, points, setting.targets)
+    parts = press(setting.folds, np.ones((len(points), 1)), points, setting.targets)
     assert (len(random_subspace_r2(setting.folds, parts, rank, 2, np.random.default_rng(19))) > 0) == has_draws
 
 
