@@ -96,7 +96,7 @@ class Scores:
 
 
 def decoded(belief: ExactBelief, predicted: Float[np.ndarray, "row component"]) -> Float[np.ndarray, "row component"]:
-    """The belief that a linear prediction stands for: on the simplex, a set, the likeliest name, or itself."""
+    """The decoded belief: on the simplex, a set, the likeliest name, or the linear prediction itself."""
     if belief.kind == "distribution":
         return nearest_on_simplex(predicted)
     if belief.kind == "category":

@@ -87,7 +87,7 @@ def fit_together(
     kind: Kind,
     scaling: Scaling,
 ) -> list[Axis]:
-    """The axis of every target, each with a penalty of its own; none where the rows or a target never vary."""
+    """The axis of every target, each with its own penalty; none where the rows or a target never vary."""
     scale = Scale.of(points, scaling)
     x, y = scale.apply(points), entropies - entropies.mean(axis=0)
     form = PrincipalForm.of(x)

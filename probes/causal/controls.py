@@ -73,7 +73,7 @@ class Edited:
 
 @dataclass(frozen=True)
 class Cut(Directions):
-    """What is taken out at one layer: this dose of the coordinates that are read.
+    """What is removed at one layer: this dose of the coordinates that are read.
 
     `facts` of a control: its `dose`, the `ratio` of what it removes to what the axis does, and `matching`: the index in
     `HOW`, dimensions, mean squared cosine between controls, and rejected draws.
@@ -95,7 +95,7 @@ def _cuts(
 
 
 def refitted_controls(edited: Edited, axis: Axis, refits: Sequence[Axis]) -> list[Cut]:
-    """Axes fitted to permuted entropies, each at the dose at which it takes out what the axis does."""
+    """Axes fitted to permuted entropies, each at the dose at which it removes as much as the axis."""
     target = edited.removed(axis)
     taken = np.array([edited.removed(refit) for refit in refits])
     _refuse_still(target, taken.min(), "an axis fitted to permuted entropies does not vary at the scored positions")
@@ -105,7 +105,7 @@ def refitted_controls(edited: Edited, axis: Axis, refits: Sequence[Axis]) -> lis
 
 
 def _refuse_still(target: float, beside: float, found: str) -> None:
-    """Raise `PromptError` where nothing is taken out along the axis, or next to nothing beside it (`found`)."""
+    """Raise `PromptError` where nothing varies along the axis, or next to nothing beside it (`found`)."""
     if not target > 0:
         found = "the axis does not vary at the scored positions"
     elif beside > _FLOOR * target:
@@ -177,7 +177,7 @@ def _drawn(
 
 
 def _tilted(values: np.ndarray, target: float, draws: Float[np.ndarray, "control axis feature"]) -> np.ndarray:
-    """Every draw at the tilt at which it takes out `target`, by bisection."""
+    """Every draw at the tilt at which it removes `target`, by bisection."""
     low, high = np.full(len(draws), -_STEEPEST), np.full(len(draws), _STEEPEST)
     for _ in range(_STEPS):
         middle = (low + high) / 2

@@ -139,7 +139,7 @@ class Intervention:
 
     def _edits(self, place: EditedLayer, cut: Cut, name: Name) -> Iterator[Edit]:
         at: dict[str, Any] = {"layer": place.layer, "site": self.site, "at": self.at}
-        if name.how == KEPT:  # all else is put to its mean (or to 0): then what the mean has beside it is added
+        if name.how == KEPT:  # all else becomes its mean (or 0): then the mean's part off the axis is added
             yield KeepAxis(**at, **cut.fields())
             if self.fill == "mean":
                 rest = place.mean - (place.mean @ cut.covectors[0]) * cut.moved[0]

@@ -212,7 +212,7 @@ def estimates(
 
 
 def described(found: Estimates, about: Mapping[str, Any], **words: str) -> Estimates:
-    """With what is counted and resampled."""
+    """Estimates with the number and the name of their units."""
     return replace(found, about=about, words={"drawn": resampled_unit(about), **words, **found.words})
 
 

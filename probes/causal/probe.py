@@ -146,7 +146,7 @@ class Causal(Probe):
             yield from self._elsewhere(base, intervention)
         swaps = self._swaps(base, split)
         if swaps is not None and self.site == STREAM.site:
-            reading = "ridge" if self.axis == "leace" else self.axis  # swaps move what is read, and nothing beside it
+            reading = "ridge" if self.axis == "leace" else self.axis  # swaps move only what is read
             axes = fit_axes(split, swaps.depths(cloud.n_layers), reading, self.scaling)
             found = {
                 depth: {AXIS: Directions(axis.covector[None], axis.displacement[None])}

@@ -45,7 +45,7 @@ LATER = (
 
 
 ALIKE = 0.2
-"""Mean squared cosine between controls above which a note says how alike they are."""
+"""Mean squared cosine between controls above which a note gives it."""
 
 _MATCHED = {
     "refit": "axes fitted as it was, to {targets} permuted between prompts, at a dose of {dose:.2g} on average for a "

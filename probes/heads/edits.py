@@ -151,7 +151,7 @@ class Plan:
             yield LATE, (AttentionOff(layer=self.late_layers),)
 
     def subspaces(self, layers: Sequence[int]) -> Iterator[Named]:
-        """Random subspaces taken out of the head outputs of these layers."""
+        """Random subspaces, removed from the head outputs of these layers."""
         for layer in layers if self.n_heads > 1 else ():
             for i, name in enumerate(self.random(layer)):
                 rng = np.random.default_rng([self.seed, 2, layer, i])

@@ -68,7 +68,7 @@ CALIBRATION = {
         "1", "above", "Pearson correlation of the entropies of the model's and the exact posterior"
     ),
 }  # fmt: skip
-"""The numbers, headlines first; slots: `{unit}` what is resampled, `{amount}` the column that counts the evidence."""
+"""The numbers, headlines first; slots: `{unit}`, the resampled unit; `{amount}`, the column of the evidence."""
 
 
 def calibration(

@@ -96,7 +96,7 @@ def _by_prompt(values: np.ndarray, prompt: np.ndarray, n: int) -> Float[np.ndarr
 
 
 def n_tried(asked: int | None, are_sequences: bool) -> int:
-    """How many prompts edits are tried on at most: as asked, else 200 sequences or 40 texts."""
+    """The largest number of prompts that edits are tried on; by default 200 sequences or 40 texts."""
     return (200 if are_sequences else 40) if asked is None else asked
 
 

@@ -14,7 +14,7 @@ from .sample_sizes import MIN_LEVEL
 _RANK = 1e-9
 _MOST_KNOTS = 5
 _PER_KNOT = 20
-"""Clusters (or prompts that stand alone) for each knot of a spline; with fewer than two knots it is a straight line."""
+"""Clusters (or prompts without one) for each knot of a spline; with fewer than two knots it is a straight line."""
 
 
 @dataclass(frozen=True)

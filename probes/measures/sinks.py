@@ -18,8 +18,8 @@ from interp.statistics.units import mean_of_units
 SINK_LEVEL = 0.1
 """Mean weight on the first position, beyond what a uniform row would give it, above which it is a sink.
 
-A uniform row's share is taken off since short rows have few keys: in a tunnel the first row has one. Below a tenth,
-what a sink hides or lends is a tenth of the row; a planted excess of a half turns the sign of every contrast.
+A uniform row's share is subtracted, as short rows have few keys: in a tunnel the first row has one. Below a tenth a
+sink changes at most a tenth of the row; a planted excess of a half reverses the sign of every contrast.
 """
 
 _MOST_NAMED = 12

@@ -46,7 +46,7 @@ FRAMES: Mapping[Frame, tuple[str, tuple[Need, ...]]] = {
     "keys": ("what keys of the first layer read of the embeddings", (KEYS,)),
     "values": ("what heads of the first layer write of the embeddings", (VALUES, OUTPUT)),
 }
-"""What stands for the hypotheses: in words, and the weights that it takes beside their embeddings."""
+"""The vectors of the hypotheses, in words, and the weights needed beside their embeddings."""
 
 RANKS = (4, 8, 16, 32)
 N_RESAMPLES = 500
