@@ -29,7 +29,7 @@ from interp.statistics.units import Units, mean_of_units
 from ..measures.depth_curve import depth_estimates
 from ..measures.field_checks import refuse_unknown
 from ..measures.finite import finite_or_absent
-from ..measures.head_profiles import Profile, profile_columns
+from ..measures.profiles import Profile, profile_columns
 from ..measures.sign_flips import gain_estimates
 from ..measures.sinks import read_first, sink_note, turned, turned_heads_note
 from .figures import entropy_figures

@@ -1,9 +1,8 @@
-"""Do activations gather by the most likely state? Silhouettes in the space of the leading principal axes.
+"""Do activations cluster by the most likely state? Silhouettes in the space of the leading principal axes.
 
 For a row with the mean distance a to the rows of its own state and b to those of the nearest other state, the
-silhouette is (b − a)/max(a, b): 1 in tight, distant groups, 0 where groups overlap, below 0 nearer to another state
-(Rousseeuw 1987). Rows where several states are equally likely belong to none. Null: states permuted between
-sequences, whole trajectories, so that what position tells of the state stays.
+silhouette is (b − a)/max(a, b) (Rousseeuw 1987). Rows where several states are equally likely are left out. Null:
+states permuted between whole sequences.
 
 Source: Paper I (arXiv 2512.22471), the clusters of a state-space model by most likely hidden state.
 """
@@ -18,7 +17,7 @@ from interp.statistics.jackknife import equal_groups
 from interp.statistics.resampling import shuffles
 from interp.statistics.spectra import eigenvalues, principal_axes, scaled
 
-from ..measures.cloud import Cloud
+from ..measures.cloud import Cloud, whole_groups
 
 N_AXES = 10
 MAX_ROWS = 1000
@@ -29,10 +28,9 @@ MIN_ROWS = 20
 
 @dataclass(frozen=True)
 class Clusters:
-    """The rows whose distances are taken and their labellings, one row each; a state of −1 is none.
+    """Rows and their labellings by state (−1 is none): true and permuted `states`, and `without` groups of units.
 
-    `states` are the true ones and those of every exchange; `without` the true ones but for `n_deleted` units in turn,
-    of the `n_units` that have any. `reason` says why there is nothing to measure, and is empty where there is.
+    Each group has `n_deleted` of the `n_units` that have a state. `reason` says why there is nothing to measure.
     """
 
     rows: Int[np.ndarray, " kept"]
@@ -46,33 +44,27 @@ class Clusters:
 def make_clusters(
     pool: Cloud, most_likely: Int[np.ndarray, " row"], n_permutations: int, rng: np.random.Generator
 ) -> Clusters:
-    """The states of whole sequences up to `MAX_ROWS` rows, their exchanges, and those without some sequences."""
+    """The states of whole clusters, up to `MAX_ROWS` rows."""
     units = pool.units
-    names, codes, counts = np.unique(units, return_inverse=True, return_counts=True)
-    order = rng.permutation(len(names))
-    chosen = order[np.cumsum(counts[order]) <= MAX_ROWS]
-    rows = np.flatnonzero(np.isin(codes, chosen))
-    states = most_likely[rows]
-    orders = shuffles(units[rows], n_permutations, rng)
+    rows = whole_groups(units, MAX_ROWS, rng)
+    units, states = units[rows], most_likely[rows]
+    orders = shuffles(units, n_permutations, rng)
     labelled = states >= 0
     reason = ""
     if len(np.unique(states[labelled])) < 2:
         reason = "fewer than two states are ever the most likely one alone"
     elif labelled.sum() < MIN_ROWS:
         reason = f"a single state is most likely at {labelled.sum()} rows alone, fewer than {MIN_ROWS}"
-    holding = np.unique(codes[rows][labelled])
+    holding = np.unique(units[labelled])
     n_deleted, groups = equal_groups(len(holding) if len(holding) > 2 else 0)
     without = np.empty((len(groups), len(rows)), states.dtype)
     for left, group in zip(without, groups, strict=True):
-        left[:] = np.where(np.isin(codes[rows], holding[group]), -1, states)
+        left[:] = np.where(np.isin(units, holding[group]), -1, states)
     return Clusters(rows, np.vstack([states, states[orders]]), without, len(holding), n_deleted, reason)
 
 
 def gather(points: np.ndarray, clusters: Clusters) -> Float[np.ndarray, " labelling"]:
-    """Mean silhouette of one place by the true states, by each exchange, and by the true ones without each group.
-
-    NaN where nothing varies. Axes are those of all rows.
-    """
+    """Mean silhouette of one layer for every labelling; NaN where nothing varies."""
     labellings = np.vstack([clusters.states, clusters.without])
     kept = scaled(points[clusters.rows], "centred")
     if clusters.reason or not kept.any():

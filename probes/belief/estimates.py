@@ -1,9 +1,8 @@
-"""How well the belief is read, at every place (a site and a layer) at once: intervals, nulls, or why there is none.
+"""How well the belief is decoded at every place (a site and a layer): estimates with intervals and nulls.
 
-A decoded belief is scored against the exact one row by row: distance and divergence, or answers told right.
-Distributions: the linear prediction is put on the simplex (`target`). Total variation is ½ Σ|p − q|. KL(p ‖ q) is
-infinite where q is zero and p is not, which a projection easily gives; so for KL alone q is mixed with 1 % of the mean
-belief of the sequences fitted on. Sets: a component is decoded as in the set above one half.
+Linear predictions of distributions are moved to the simplex (`target`). Total variation is ½ Σ|p − q|. For KL(p ‖ q), q
+is mixed with 1 % of the mean belief of the sequences fitted on, so that it is never 0. A component of a set is decoded
+as in the set above one half.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -28,7 +27,7 @@ MIXED_IN = 0.01
 
 
 def still(belief: ExactBelief) -> str:
-    """Why nothing can be read where nothing varies."""
+    """Why nothing can be decoded where nothing varies."""
     return f"{belief.slots['belief']} does not vary"
 
 
@@ -43,7 +42,7 @@ def baseline_estimate(
     design: Design, by_position: Float[np.ndarray, "row component"], by_mean: Float[np.ndarray, "row component"],
     setting: Setting,
 ) -> Estimates:  # fmt: skip
-    """R² of what position, or position and token, alone have told: a baseline that every place shares."""
+    """R² of position, or position and token, alone: a baseline for every place."""
     words = {"positions": ", ".join(design.names)}
     if not design.names or not setting.belief.varies.any():
         why = still(setting.belief) if design.names else "neither position nor last token varies"
@@ -81,7 +80,7 @@ def subspace_estimates(readings: Sequence[Reading], setting: Setting, unit: str)
 
 @dataclass(frozen=True)
 class Scores:
-    """One score at every row, what position alone scores, and its mean for every exchange of the exact beliefs."""
+    """One score at every row, that of position alone, and its mean for every permutation of the exact beliefs."""
 
     by_row: Float[np.ndarray, " row"]
     by_position: Float[np.ndarray, " row"]
@@ -97,7 +96,7 @@ class Scores:
 
 
 def decoded(belief: ExactBelief, predicted: Float[np.ndarray, "row component"]) -> Float[np.ndarray, "row component"]:
-    """The belief that a linear prediction stands for: on the simplex, a set, the likeliest name, or itself."""
+    """The decoded belief: on the simplex, a set, the likeliest name, or the linear prediction itself."""
     if belief.kind == "distribution":
         return nearest_on_simplex(predicted)
     if belief.kind == "category":

@@ -13,30 +13,28 @@ from ..measures.layers import DEPTH, SITE_WORDS
 from ..measures.target import COLUMN, Target
 
 _TIED = "equally likely"
-Said = Mapping[str, str]
-"""The exact posterior in words, or the column in its place; one of them, and many."""
 
 
-def figures(findings: Findings) -> tuple[Figure, ...]:
+def belief_figures(findings: Findings) -> tuple[Figure, ...]:
     """The belief beside its decoding, where it can be read, what it is compared with, and how it gathers."""
     by_layer = findings.tables["by_layer"]
     column = Target.of(by_layer, takes_names=True) if COLUMN in by_layer else None
     words = (column.words, column.many) if column else ("the exact posterior", "posteriors")
-    said = dict(zip(("belief", "beliefs"), words, strict=True))
-    drawn = [_decoded(findings.tables["decoded"], said), _by_site(by_layer, said), _controls(findings, said)]
+    slots = dict(zip(("belief", "beliefs"), words, strict=True))
+    drawn = [_decoded(findings.tables["decoded"], slots), _by_site(by_layer, slots), _controls(findings, slots)]
     if np.isfinite(by_layer["silhouette"]).any():
         drawn.append(_silhouette(by_layer))
-    drawn.append(_components(findings.tables["components"], said))
+    drawn.append(_components(findings.tables["components"], slots))
     if "interchange" in findings.tables:
         drawn.append(_interchange(findings.tables["interchange"]))
     return tuple(drawn)
 
 
-def _decoded(table: Table, said: Said) -> Figure:
+def _decoded(table: Table, slots: Mapping[str, str]) -> Figure:
     """Exact and decoded beliefs: side by side in a plane, or one against the other along a line."""
     table = table.where(np.argsort(table["state"], kind="stable"))
     is_plane = bool(table["exact_y"].any())
-    x, y = ("first axis: exact", "second axis") if is_plane else (said["belief"], f"{said['belief']}, decoded")
+    x, y = ("first axis: exact", "second axis") if is_plane else (slots["belief"], f"{slots['belief']}, decoded")
     chart = Chart(table, "exact_x", x, y)
     if is_plane:
         # Ranges are written down, as axes that match lose an equal scale.
@@ -62,7 +60,7 @@ def _decoded(table: Table, said: Said) -> Figure:
     n_states = len(np.unique(table["state"][table["state"] >= 0]))
     shown = " in their triangle" if n_states == 3 else f" of {n_states} states, on the plane where they vary most"
     reading = (
-        f"Left, exact {said['beliefs']}{shown}; right, what a "
+        f"Left, exact {slots['beliefs']}{shown}; right, what a "
         "linear readout predicts of them in held-out sequences, coloured by the exact most likely state. The same "
         "shape on both sides means that the readout keeps where posteriors lie relative to one another."
         if is_plane
@@ -70,10 +68,10 @@ def _decoded(table: Table, said: Said) -> Figure:
         "means that nothing is decoded."
     )
     reading += " The next figure compares with the null: shuffled posteriors."
-    return Figure("simplex", f"What is decoded of {said['belief']}", reading, chart.plot, "decoded")
+    return Figure("simplex", f"What is decoded of {slots['belief']}", reading, chart.plot, "decoded")
 
 
-def _by_site(table: Table, said: Said) -> Figure:
+def _by_site(table: Table, slots: Mapping[str, str]) -> Figure:
     chart = Chart(table, "layer", DEPTH, "held-out R² (fraction)")
     for site, mine, colour in chart.by("site"):
         mine.null_band("r2")
@@ -81,32 +79,32 @@ def _by_site(table: Table, said: Said) -> Figure:
         mine.curve("r2_beyond_position", f"{SITE_WORDS[site]}, beyond position", colour, "dot")
     cut = chart.limit_r2("r2", "r2_low", "r2_beyond_position")
     reading = (
-        f"Share of the variance of {said['belief']} that a linear readout predicts in held-out sequences, with 95 % "
+        f"Share of the variance of {slots['belief']} that a linear readout predicts in held-out sequences, with 95 % "
         "bands. Dotted: the same after position is removed from both. The null: readouts fitted to "
-        f"{said['beliefs']} of other sequences.{cut}"
+        f"{slots['beliefs']} of other sequences.{cut}"
     )
-    return Figure("r2_by_site", f"Where {said['belief']} can be decoded", reading, chart.plot, "by_layer")
+    return Figure("r2_by_site", f"Where {slots['belief']} can be decoded", reading, chart.plot, "by_layer")
 
 
-def _controls(findings: Findings, said: Said) -> Figure:
+def _controls(findings: Findings, slots: Mapping[str, str]) -> Figure:
     table = findings.tables["by_layer"]
     site = str(table["site"][0])
     table = table.where(table["site"] == site)
     table = table.with_column("position", np.full(table.n_rows, findings["position_r2"].value), "fraction")
     chart = Chart(table, "layer", DEPTH, f"held-out R² (fraction, {SITE_WORDS[site]})")
-    chart.curve("r2", said["belief"], VALUE)
+    chart.curve("r2", slots["belief"], VALUE)
     for column, name, colour, dash, mode in (
         ("random_subspace_r2", "from random subspaces of its rank", PALETTE[1], "dash", "lines+markers"),
         ("control_r2", "control task", NULL, "dot", "lines+markers"),
-        ("r2_null", f"null: permuted {said['beliefs']}", NULL, "dash", "lines+markers"),
+        ("r2_null", f"null: permuted {slots['beliefs']}", NULL, "dash", "lines+markers"),
         ("position", "position alone", PALETTE[2], "longdash", "lines"),
     ):
         chart.line(column, name, dash, colour, mode=mode)
     cut = chart.limit_r2("position", "r2", "r2_low", "random_subspace_r2", "control_r2", "r2_null")
     reading = (
-        f"The R² of {said['belief']} and what to compare it with. Near random subspaces, any directions would do. Near "
-        "the control task (random values for each token and position), identifying token and position is enough. Near "
-        f"position alone, the readout uses no evidence.{cut}"
+        f"The R² of {slots['belief']} and what to compare it with. Near random subspaces, any directions would do. "
+        "Near the control task (random values for each token and position), identifying token and position is enough. "
+        f"Near position alone, the readout uses no evidence.{cut}"
     )
     return Figure("controls", "More than token, position and chance?", reading, chart.plot, "by_layer")
 
@@ -123,12 +121,12 @@ def _silhouette(table: Table) -> Figure:
     return Figure("silhouette", "Do activations cluster by state?", reading, chart.plot, "by_layer")
 
 
-def _components(table: Table, said: Said) -> Figure:
-    chart = Chart(table, "component", f"component of {said['belief']}", "held-out R² (fraction)")
+def _components(table: Table, slots: Mapping[str, str]) -> Figure:
+    chart = Chart(table, "component", f"component of {slots['belief']}", "held-out R² (fraction)")
     chart.null_band("r2")
     chart.dots("r2", "readout")
     cut = chart.limit_r2("r2", "r2_low")
-    reading = f"R² of each component at the primary layer, with 95 % bars. The null: permuted {said['beliefs']}.{cut}"
+    reading = f"R² of each component at the primary layer, with 95 % bars. The null: permuted {slots['beliefs']}.{cut}"
     return Figure("components", "Is every component decoded?", reading, chart.plot, "components")
 
 

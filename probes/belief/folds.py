@@ -1,15 +1,13 @@
-"""Ridge readouts of many targets, cross-validated over whole sequences, the penalty chosen inside.
+"""Ridge readouts of many targets, cross-validated over whole sequences with an inner choice of the penalty.
 
-The rows are dealt to folds by sequence. Each fold is read by a fit to the other folds, whose penalty (one for all
-components of a belief) is the one with the smallest error when each of those other folds is left out in turn. A
-nuisance design D (a constant, or what position tells) is fitted without penalty on the same rows: with D̃ its
-regression there, X̃ = X − D̃(X) and Ỹ = Y − D̃(Y),
+Each fold is predicted by a fit to the other folds, with the penalty (one for all components of a belief) of least
+error when each of those other folds is left out in turn. A nuisance design D (a constant, or position) is fitted
+without penalty on the same rows: with D̃ its regression there, X̃ = X − D̃(X) and Ỹ = Y − D̃(Y),
 
     W(α) = V S/(S² + α) Uᵀ Ỹ,   X̃ = U S Vᵀ        error = ‖Ỹₕ − X̃ₕ W‖² over held-out rows
 
-Errors, fits and held-out errors need inner products alone. So the rows Z = [D X] = Q R of a fold are replaced by R, its
-targets by QᵀY and the length of what is left of them: no more rows than columns, and not one number changes. That is
-what makes refits on hundreds of permuted beliefs cheap.
+Only inner products are needed, so the rows Z = [D X] = Q R of a fold are replaced by R, its targets by QᵀY and the
+length of the rest. This is exact, and makes refits on hundreds of permuted beliefs cheap.
 """
 
 from collections.abc import Sequence
@@ -40,7 +38,7 @@ class Folds:
 
 
 def deal(units: Int[np.ndarray, " row"], rng: np.random.Generator) -> Folds:
-    """Sequences dealt at random to `N_FOLDS` folds (fewer where there are fewer sequences) of equal number."""
+    """Random folds of whole sequences, `N_FOLDS` or as many as there are sequences."""
     names, codes = np.unique(units, return_inverse=True)
     n = min(N_FOLDS, len(names))
     return Folds(rng.permutation(np.arange(len(names)) % n)[codes], n)
@@ -85,13 +83,13 @@ def joined(parts: Sequence[Pressed]) -> Pressed:
 
 
 def pseudo_inverse(design: Float[np.ndarray, "row column"]) -> Float[np.ndarray, "column row"]:
-    """Of a design whose columns depend on one another, as a constant and all levels do: rounding is no direction."""
+    """The pseudo-inverse of a design whose columns may be collinear up to rounding."""
     return np.linalg.pinv(design, rcond=_NOTHING)
 
 
 @dataclass(frozen=True)
 class Fit:
-    """A regression on some folds: what the design tells, and what the rest of the points adds at each penalty."""
+    """A regression on some folds: on the design, and of the rest on the points at any penalty."""
 
     design_points: Float[np.ndarray, "column feature"]
     design_targets: Float[np.ndarray, "column target"]
@@ -117,7 +115,7 @@ class Fit:
         return singular / (squared + penalty * squared.sum() / max(1, len(squared))) * self.loads
 
     def left(self, rows: Pressed) -> tuple[np.ndarray, np.ndarray]:
-        """Points and targets of some rows; the design's part is out of both."""
+        """Points and targets of some rows, without the design's part."""
         return rows.points - rows.design @ self.design_points, rows.targets - rows.design @ self.design_targets
 
     def errors(self, held: Pressed, n_groups: int) -> Float[np.ndarray, "penalty group"]:
@@ -172,7 +170,7 @@ def cross_validate(
 
 
 def _inner_errors(folds: Folds, parts: Sequence[Pressed], n_groups: int) -> Float[np.ndarray, "fold penalty group"]:
-    """For each fold the error over the other folds, each left out in turn. Leaving out i and j serves both of them."""
+    """For each fold the error over the other folds, each left out in turn; one fit without i and j serves both."""
     found = np.zeros((folds.n, len(PENALTIES), n_groups))
     for i in range(folds.n):
         for j in range(i):

@@ -1,15 +1,13 @@
-"""Interchange: is the belief used where it can be read? Its coordinates are replaced by a source's.
+"""Interchange interventions: is the belief used where it can be decoded?
 
-Among the sequences that the bases were not fitted on, each is given the coordinates that another one, its source, has
-in some subspace of the residual stream at one depth, at all scored positions. Then the model's prediction q is held
-against the source's exact posterior and against the sequence's own:
+Each sequence that the bases were not fitted on gets the coordinates of another one, its source, in a subspace of the
+residual stream at one depth, at all scored positions. The prediction q is then compared with both exact posteriors:
 
     redirected = ½ mean of [fall of KL(source's posterior ‖ q) + rise of KL(own posterior ‖ q)]          (bits)
 
-A swap that merely makes the prediction vaguer or better brings it nearer to both, or further from both, and redirects
-nothing. The subspaces: where the belief is read from (`readout`), along which activations move with it (`encoding`),
-the first principal axes, random ones, all of the same dimension; and the whole stream (`all`), the most there is.
-Null: random subspaces.
+A swap that only makes the prediction vaguer or better changes both KLs in the same direction and redirects nothing. The
+subspaces: where the belief is read from (`readout`), along which activations move with it (`encoding`), the first
+principal axes and random ones (the null), all of the same dimension; and the whole stream (`all`).
 
 Source: Geiger et al. 2021 (arXiv 2106.02997) for interchange interventions.
 """
@@ -32,7 +30,7 @@ from ..measures.cloud import Cloud
 from ..programs.swaps import OUTPUT, STREAM, Directions, mean_estimates
 
 N_RANDOM = 199
-"""Random subspaces at the depth named beforehand: their p can be small enough after any correction."""
+"""Random subspaces at the primary depth: enough for a small p after any correction."""
 
 N_ELSEWHERE = 19
 BASELINE = "interchange: none"
@@ -61,7 +59,7 @@ def make_pairs(
     held_out: Int[np.ndarray, " held"],
     rng: np.random.Generator,
 ) -> Pairs:
-    """Everybody's source is somebody else with as many rows and the same outcomes; who has none is left out."""
+    """A source for each prompt, with as many rows and the same outcomes; prompts without one are left out."""
     by_kind: dict[tuple[int, bytes], list[int]] = {}
     for prompt in held_out.tolist():
         asked = outcomes[units == prompt]
@@ -97,7 +95,7 @@ def swaps(
 
 
 def named_depth(depths: Sequence[int]) -> int:
-    """The depth that was named beforehand, of those that are swapped: the middle one."""
+    """The primary depth: the middle one of those that are swapped."""
     return sorted(depths)[len(depths) // 2]
 
 
@@ -114,7 +112,7 @@ def _read(source: Float[np.ndarray, "row outcome"], under: Capture) -> Readout:
 
 
 def turned_bits(before: Readout, after: Readout, code: Int[np.ndarray, " row"]) -> Float[np.ndarray, " unit"]:
-    """Bits by which a swap turned the prediction to the source's posterior, in the mean over the rows of each unit."""
+    """Bits by which a swap moved the prediction to the source's posterior, the mean over the rows of each unit."""
     nearer = before["donor_kl"] - after["donor_kl"]
     further = after["own_kl"] - before["own_kl"]
     return np.bincount(code, 0.5 * (nearer + further)) / np.bincount(code)

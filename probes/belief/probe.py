@@ -1,10 +1,9 @@
-"""Belief: can the exact posterior be read off the activations, and is it more than position and token?
+"""Belief: can the exact posterior be decoded from the activations, beyond position and token?
 
 Where an ideal observer's belief is known (hidden states of a Markov source, values that are not taken yet, the label
-of an in-context task), a linear readout of it is fitted at every layer of every site and judged on other sequences.
-Beside it stand refits on beliefs permuted between sequences, control tasks, position alone, and random subspaces of
-as many dimensions; the untrained model comes with `--null untrained`. What can be read need not be used: the subspaces
-of the residual stream are then permuted between sequences, and the prediction is compared with the donor's posterior.
+of an in-context task), a linear readout of it is fitted at every layer of every site and tested on other sequences,
+beside refits on permuted beliefs, control tasks, position alone, and random subspaces of the same dimension.
+Subspaces of the residual stream are then swapped between sequences (`interchange`).
 
 Saved for every site, layer by layer, in raw coordinates, fitted without the units in `held_out`: `<site>.readout`
 (covectors that read each component), `<site>.encoding` (how activations move with each component),
@@ -24,19 +23,18 @@ import numpy as np
 from interp.capture import Capture, ModelInfo
 from interp.findings import Findings, Scalar
 from interp.need import Need
-from interp.probe import ADDED, AnalysisCost, Condition, Figure, Planned, Probe, Readout, Sentences
+from interp.probe import ADDED, AnalysisCost, Condition, Planned, Probe, Readout, Sentences
 from interp.prompt import PromptSet
 from interp.statistics.estimates import Estimates
 from interp.statistics.quantities import Quantities
 from interp.statistics.spectra import principal_axes, scaled
-from interp.statistics.units import too_few
 from interp.system.threads import side_by_side
 from interp.table import Table
 
 from ..measures.cloud import Cloud, own_number, refuse_layer
 from ..measures.field_checks import refuse_too_few, refuse_unknown
 from ..measures.layers import Layer, at_places, at_same_layer, by_site, layers_of
-from ..measures.sample_sizes import FEW_HALVES, MIN_FOLDS
+from ..measures.sample_sizes import FEW_HALVES, MIN_FOLDS, with_least
 from ..measures.target import OWN_ENTROPY, Target
 from ..programs.swaps import STREAM, Directions, Swaps, planned_swaps, program_findings
 from .clusters import gather, make_clusters
@@ -52,6 +50,7 @@ from .estimates import (
     still,
     subspace_estimates,
 )
+from .figures import belief_figures
 from .interchange import (
     BASELINE,
     INTERCHANGE,
@@ -77,7 +76,7 @@ FEW_DEPTHS = 6
 
 @dataclass(frozen=True)
 class Belief(Probe):
-    """Linear readout of the exact belief at every layer of residual stream, values and z, judged on other sequences.
+    """Linear readout of the exact belief at every layer of residual stream, values and z, tested on other sequences.
 
     `sites`: of resid, v and z; the first is primary (`resid` alone reads networks without attention).
     `layer`: the primary one, of the residual stream the depth. `interchange`: whether belief subspaces of the residual
@@ -140,7 +139,7 @@ class Belief(Probe):
         refuse_layer(self.layer, n_layers, self.sites[0])
 
     def conditions(self, base: Capture) -> Iterable[Condition]:
-        """Swaps of what carries the belief between the sequences that it was not fitted on, and their controls."""
+        """Swaps of belief subspaces between held-out sequences, and their controls."""
         if not self.interchange or "resid" not in self.sites:
             return ()
         belief, pool = ExactBelief.of(base, self._column), Cloud.of(base, STREAM)
@@ -164,12 +163,12 @@ class Belief(Probe):
         return swaps(base, pairs, bases, self.seed) if bases else ()
 
     def _bases(self, points: np.ndarray, setting: Setting) -> dict[str, np.ndarray]:
-        """Where the belief is read from and written along, at one depth."""
+        """Bases of readout and encoding at one depth."""
         reading = read_belief(points, setting, self._rng(1))
         return {name: _basis(getattr(reading, name), setting.belief.rank) for name in ("readout", "encoding")}
 
     def planned(self, info: ModelInfo, n_prompts: int, *, is_text: bool) -> Iterable[Planned]:
-        """Every subspace at every depth that is swapped; a fifth of the prompts is held out, give or take."""
+        """Every subspace at every depth that is swapped; about a fifth of the prompts is held out."""
         if self.interchange and "resid" in self.sites and self.target is not None:
             yield from planned_swaps(info, -(-n_prompts // 5))
         elif self.interchange and "resid" in self.sites:
@@ -189,7 +188,7 @@ class Belief(Probe):
         all_rows = np.arange(pool.rows.n_rows)
         places = [p for site, cloud in clouds.items() for p in layers_of(site, cloud, all_rows, "centred")]
         readings = side_by_side(lambda place: read_belief(place.points, setting, self._rng(1)), places)
-        counted = pool.counted | too_few(pool.n_units, FEW_HALVES)
+        counted = with_least(pool.counted, pool.n_units, FEW_HALVES)
         scored = [scores(setting, reading) for reading in readings]
         by_place = self._by_place(places, readings, pool, setting)
         by_place |= {name: score_estimates([s[name] for s in scored], setting) for name in scored[0]}
@@ -233,10 +232,7 @@ class Belief(Probe):
             notes=self._notes(pool, setting, own, bool(tables)),
         )  # fmt: skip
 
-    def figures(self, findings: Findings) -> tuple[Figure, ...]:
-        from .figures import figures
-
-        return figures(findings)
+    figures = staticmethod(belief_figures)
 
     def _rng(self, stream: int) -> np.random.Generator:
         return np.random.default_rng([self.seed, stream])
@@ -244,7 +240,7 @@ class Belief(Probe):
     def _by_place(
         self, places: Sequence[Layer], readings: Sequence[Reading], pool: Cloud, setting: Setting
     ) -> dict[str, Estimates]:
-        """Every number that all places have, whatever the belief is."""
+        """The numbers that every kind of belief has, at every place."""
         clusters = make_clusters(pool, setting.belief.most_likely, self.n_permutations, self._rng(3))
         gathered = np.array([gather(place.points, clusters) for place in places])
         unread = still(setting.belief)
@@ -259,7 +255,7 @@ class Belief(Probe):
         }
 
     def _unswapped(self) -> str:
-        """Why nothing was interchanged: it was switched off, has no stream to swap in, or found nothing to swap."""
+        """Why nothing was interchanged."""
         if not self.interchange:
             return "Interchange was not run: it was switched off."
         if "resid" not in self.sites:
@@ -278,10 +274,7 @@ class Belief(Probe):
     def _swapped(
         self, base: Capture, under: Mapping[str, Readout], setting: Setting, pool: Cloud, quantities: Quantities
     ) -> tuple[dict[str, Table], dict[str, Scalar]]:
-        """What the swaps did, where they were run; in scalars, at the middle depth of those that were swapped.
-
-        Swaps of a column are compared with the program; there is nothing where the model is none.
-        """
+        """What the swaps did; scalars at the primary depth. Swaps of a column need a compiled program."""
         if self._column is not None and base.mechanism is not None:
             swaps = Swaps.of(base, self._column, setting.held_out, self.seed)
             names = {"readout": "interchange_accuracy", "encoding": "interchange_accuracy_by_encoding"}

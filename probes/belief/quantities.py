@@ -1,6 +1,6 @@
 """The numbers of the belief probe: what each means, and what it is compared with.
 
-Slots: `{belief}` and `{beliefs}`, the exact one or the column in its place; `{unit}`, what is resampled.
+Slots: `{belief}` and `{beliefs}`, the exact one or the column in its place; `{unit}`, the resampled unit.
 """
 
 from typing import Any

@@ -1,13 +1,13 @@
-"""How well one layer of one site tells the exact belief in sequences that its readout was not fitted on.
+"""How well one layer of one site predicts the exact belief of held-out sequences, and of controls.
 
-Beside the belief itself, through the same cross-validation, penalty chosen anew each time:
+The same cross-validation, with its own choice of the penalty, is applied to
 
-* beliefs permuted between sequences, whole trajectories, what position tells left in its place;
-* control tasks: each (position, token) is given the belief of another row of that position, wherever it occurs
-  (Hewitt and Liang 2019, arXiv 1909.03368);
+* beliefs permuted between whole sequences, with position's part left in place;
+* control tasks: each (position, token) has the belief of another row of that position, wherever it occurs (Hewitt and
+  Liang 2019, arXiv 1909.03368);
 * random subspaces with as many dimensions as the belief, read by least squares;
 
-all of it with the mean alone as baseline, and again with what position tells taken out of activations and beliefs.
+all of it with the mean alone as baseline, and again with position regressed out of activations and beliefs.
 """
 
 from dataclasses import dataclass, replace
@@ -39,10 +39,10 @@ _ROUNDING = 1e-12
 class Setting:
     """What all places share.
 
-    `targets` are the beliefs that are read, fold by fold, `[held, group · component]`: the belief, its control tasks,
-    then exchanges; `followed` are the belief and its control tasks at all rows. `position` is the design of what
-    position tells, `token` of what the last token tells too. `weights` resample prompts by whole clusters;
-    `code` says which prompt a row belongs to. Readouts and encodings are not fitted on the prompts `held_out`.
+    `targets`, fold by fold, `[held, group · component]`: the belief, its control tasks, then permutations; `followed`
+    are the belief and its control tasks at all rows. `position` and `token` are designs, the second with the last token
+    too. `weights` resample prompts by whole clusters; `code` is the prompt of each row. Readouts and encodings are not
+    fitted on the prompts `held_out`.
     """
 
     belief: ExactBelief
@@ -64,15 +64,11 @@ class Setting:
     def n_components(self) -> int:
         return self.belief.values.shape[1]
 
-    @property
-    def mean(self) -> Float[np.ndarray, "row 1"]:
-        return np.ones((len(self.code), 1))
-
 
 def make_setting(
     pool: Cloud, belief: ExactBelief, n_permutations: int, n_bootstrap: int, rng: np.random.Generator
 ) -> Setting:
-    """Folds, exchanges, control tasks and resamples, the same for all places."""
+    """Folds, permutations, control tasks and resamples for all places."""
     names, first, code = np.unique(pool.prompts, return_index=True, return_inverse=True)
     folds = deal(pool.units, rng)
     position, token = nuisance_design(pool.rows, ()), nuisance_design(pool.rows, ("token",))
@@ -106,7 +102,7 @@ def _control_tasks(
 class Shares:
     """R² of every group of targets, overall and by component, and squared sums by unit of the followed ones.
 
-    The first group is the belief; control tasks come next, then exchanges. R² is NaN where there is nothing to tell.
+    Groups are the belief, control tasks and permutations. R² is NaN where nothing varies.
     """
 
     r2: Float[np.ndarray, " group"]
@@ -116,7 +112,7 @@ class Shares:
 
     @classmethod
     def of(cls, setting: Setting, found: CrossValidated) -> "Shares":
-        """What is left of a component that never varies, or of a control task, is rounding."""
+        """A component or control task that never varies leaves only rounding, and counts as 0."""
         error, total = (x.reshape(setting.n_groups, -1) for x in (found.error, found.total))
         alive = total > _ROUNDING * np.square(setting.belief.values).sum()
         error, total = np.where(alive, error, 0.0), np.where(alive, total, 0.0)
@@ -124,25 +120,24 @@ class Shares:
         order = np.argsort(setting.code, kind="stable")
         starts = np.searchsorted(setting.code[order], np.arange(setting.code.max() + 1))
         by_unit = []
-        for told in (found.predicted, found.by_design):
-            sums = np.add.reduceat(np.square(truth - told)[order], starts, axis=0)
+        for predicted in (found.predicted, found.by_design):
+            sums = np.add.reduceat(np.square(truth - predicted)[order], starts, axis=0)
             sums = sums.reshape(len(sums), -1, setting.n_components)
             by_unit.append(np.where(alive[: sums.shape[1]], sums, 0.0))
         return cls(1 - ratio(error.sum(axis=1), total.sum(axis=1)), 1 - ratio(error, total), *by_unit)
 
     @property
     def permuted(self) -> Float[np.ndarray, " exchange"]:
-        """R² of every exchange of the belief."""
+        """R² of every permutation of the belief."""
         return self.r2[1 + N_CONTROLS :]
 
 
 @dataclass(frozen=True)
 class Reading:
-    """One place: shares from the mean and beyond position, predictions, subspaces, and the readout.
+    """One place: shares from the mean and beyond position, held-out predictions, subspaces, and the readout.
 
-    `predicted` are held-out linear predictions of the belief at every row, `by_position` what position alone predicts,
-    `by_mean` the mean belief of the rows fitted on. `readout` are raw covectors and `encoding` raw displacements, one a
-    component, from all folds but the first, `origin` the mean there.
+    `by_mean` is the mean belief of the rows fitted on. `readout` are raw covectors and `encoding` raw displacements,
+    one a component, from all folds but the first, `origin` the mean there.
     """
 
     kept: Shares
@@ -158,7 +153,7 @@ class Reading:
 
 
 def read_belief(points: Float[np.ndarray, "row feature"], setting: Setting, rng: np.random.Generator) -> Reading:
-    """Everything that is read at one place. Wide points are turned into their principal coordinates first."""
+    """Read one place; wide points are first turned into their principal coordinates."""
     raw = np.asarray(points, dtype=np.float64)
     points, directions = _narrowed(raw - raw.mean(axis=0))
     width, folds = setting.n_components, setting.folds
@@ -166,9 +161,10 @@ def read_belief(points: Float[np.ndarray, "row feature"], setting: Setting, rng:
     parts = press(folds, position, points, setting.targets)
     beyond = cross_validate(folds, parts, position, points, setting.n_groups, 1)
     # the constant is in the span of every design, so that a pressed row knows what its entry is
-    constant = pseudo_inverse(position) @ setting.mean
+    ones = np.ones((len(raw), 1))
+    constant = pseudo_inverse(position) @ ones
     parts = [replace(part, design=part.design @ constant) for part in parts]
-    kept = cross_validate(folds, parts, setting.mean, points, setting.n_groups, 1 + N_CONTROLS)
+    kept = cross_validate(folds, parts, ones, points, setting.n_groups, 1 + N_CONTROLS)
     encoding, origin = _encoding(raw, setting)
     return Reading(
         kept=Shares.of(setting, kept),
@@ -187,9 +183,7 @@ def read_belief(points: Float[np.ndarray, "row feature"], setting: Setting, rng:
 def beyond_token(
     points: Float[np.ndarray, "row feature"], setting: Setting
 ) -> tuple[Shares, Float[np.ndarray, "row component"]]:
-    """What a readout explains of what position and the last token leave, taken out of activations and beliefs; and
-    what these two alone predict.
-    """
+    """What a readout explains beyond position and the last token, and what these two alone predict."""
     points, _ = _narrowed(points - points.mean(axis=0, dtype=np.float64))
     design = setting.token.values
     parts = press(setting.folds, design, points, setting.targets)

@@ -8,7 +8,7 @@ from interp.capture import Capture
 from interp.statistics.estimates import Estimates
 from interp.table import Table
 
-from ..measures.cloud import Cloud
+from ..measures.cloud import Cloud, whole_groups
 from ..measures.layers import Layer, layer_columns
 from ..measures.maps import snippets
 from .clusters import dimensions_for
@@ -69,9 +69,7 @@ def decoded_table(
 ) -> Table:
     """Whole sequences up to `MAX_DRAWN` rows: where the exact belief lies, and where the decoded one."""
     belief = setting.belief
-    counts = np.bincount(setting.code)
-    order = rng.permutation(len(counts))
-    rows = np.flatnonzero(np.isin(setting.code, order[: max(1, int((np.cumsum(counts[order]) <= MAX_DRAWN).sum()))]))
+    rows = whole_groups(setting.code, MAX_DRAWN, rng)
     exact, found = _in_a_plane(belief, nearest_on_simplex(predicted) if belief.kind == "distribution" else predicted)
     columns = {
         **{name: pool.rows[name][rows] for name in ("prompt", "position")}, "state": belief.most_likely[rows],

@@ -1,9 +1,8 @@
-"""The exact belief that is sought in the activations, or a column of the prompts in its place.
+"""The exact belief that is decoded from the activations, or a column of the prompts in its place.
 
-Where the latent of a process is more than what comes next, its belief (hidden states, surviving answers); else the
-posterior over the next outcome. A belief whose components are probabilities is a point of the simplex, and a linear
-readout of it is put there by Euclidean projection (Duchi et al. 2008, ICML): the point of the simplex nearest to it.
-A column of names is one component a name, 1 where a row has it; a column of numbers is one component.
+It is the belief over the latent of the process (hidden states, surviving answers) if known, else the posterior over the
+next outcome. Linear predictions of a distribution are moved to the nearest point of the simplex (Duchi et al. 2008,
+ICML). A column of names has one 0/1 component a name; a column of numbers is one component.
 """
 
 from collections.abc import Mapping
@@ -27,10 +26,7 @@ _RANK = 1e-8
 
 @dataclass(frozen=True)
 class ExactBelief:
-    """The belief at every row, in float64; `source` says in words which one it is, `names` what components are.
-
-    `slots` fill those of declared sentences: it, and many of it.
-    """
+    """The belief at every row; `source` and `slots` describe it in sentences, `names` are those of components."""
 
     values: Float[np.ndarray, "row component"]
     kind: Kind
@@ -40,7 +36,7 @@ class ExactBelief:
 
     @classmethod
     def of(cls, capture: Capture, target: Target | None = None) -> "ExactBelief":
-        """The belief of the capture, or what is sought in its place; `PromptError` where none is known or finite."""
+        """The belief of the capture, or the target; raise `PromptError` where none is known or finite."""
         if target is not None:
             return cls._of_column(target.added_to(capture.rows)[target.name], target)
         is_posterior = capture.belief is None
@@ -96,10 +92,7 @@ def _kind(values: np.ndarray) -> Kind:
 
 
 def nearest_on_simplex(points: Float[np.ndarray, "row component"]) -> Float[np.ndarray, "row component"]:
-    """The probability distribution nearest to each point (Euclidean projection).
-
-    Components are lowered by one amount and cut off at zero, the amount being such that they add up to one.
-    """
+    """The probability distribution nearest to each point (Euclidean projection): lowered by one amount, cut at 0."""
     n_rows, n = points.shape
     falling = np.sort(points, axis=1)[:, ::-1]
     over = np.cumsum(falling, axis=1) - 1

@@ -1,18 +1,15 @@
-"""The axis that is cut: fitted on the prompts that are not run, layer by layer, in raw coordinates.
+"""The axis that is removed: fitted on the prompts that are not run, layer by layer, in raw coordinates.
 
-An axis is a covector a, which reads the coordinate c = x·a, and a displacement d with a·d = 1, along which x moves when
-the coordinate does. They are one vector where columns were only centred; where they were divided by σ, a direction w
-of the scaled space is a = w/σ and d = σ∘w. Four directions:
+An axis is a covector a, which reads the coordinate c = x·a, and a displacement d with a·d = 1, along which x moves.
+They are equal for centred columns; for columns divided by σ, a direction w of the scaled space is a = w/σ and d = σ∘w.
 
-    leace      read along `ridge`, moved along `encoding`: afterwards no direction varies with the entropy, for
-               Cov(x − d c, entropy) = 0 whatever a is; with Σ⁻¹ Cov(x, entropy) as a it is the smallest such change
-               (LEACE, Belrose et al. 2023, arXiv 2306.03819)
-    ridge      trained to tell the next-token entropy; reads along quiet directions where these tell it best, and
-               leaves what other directions tell
+    leace      reads as `ridge`, moves along `encoding`: afterwards Cov(x − d c, entropy) = 0 for any a; with a =
+               Σ⁻¹ Cov(x, entropy) it is the smallest such change (LEACE, Belrose et al. 2023, arXiv 2306.03819)
+    ridge      predicts the next-token entropy; leaves what other directions predict
     encoding   Cov(x, entropy): how activations move, on average, with the entropy
     pc1        the first principal axis, which Paper III calls the entropy axis
 
-All are turned so that the entropy rises along them. Where another target is named, it stands in the entropy's place.
+All are turned so that the entropy rises along them. Another target replaces the entropy.
 """
 
 from collections.abc import Iterable, Mapping
@@ -36,7 +33,7 @@ Kind = Literal["ridge", "leace", "encoding", "pc1"]
 
 @dataclass(frozen=True)
 class Split:
-    """The rows of a cloud to fit on, and the prompts that are run, with the rows and the cluster of each."""
+    """Rows to fit on, and the prompts that are run with their rows and clusters."""
 
     cloud: Cloud
     fitting: Int[np.ndarray, " fitted"]
@@ -90,7 +87,7 @@ def fit_together(
     kind: Kind,
     scaling: Scaling,
 ) -> list[Axis]:
-    """The axis of every target, each with a penalty of its own; none where the rows or a target never vary."""
+    """The axis of every target, each with its own penalty; none where the rows or a target never vary."""
     scale = Scale.of(points, scaling)
     x, y = scale.apply(points), entropies - entropies.mean(axis=0)
     form = PrincipalForm.of(x)
@@ -124,10 +121,9 @@ def fit_axes(split: Split, layers: Iterable[int], kind: Kind, scaling: Scaling) 
 def refit_axes(
     split: Split, layers: Iterable[int], kind: Kind, scaling: Scaling, n: int, seed: int
 ) -> dict[int, list[Axis]]:
-    """At every one of these layers `n` axes fitted as the axis was, to entropies permuted between prompts.
+    """At each layer `n` axes fitted to entropies permuted between clusters of a domain, in the same orders everywhere.
 
-    Whole clusters (trajectories of sequences) exchange within their domain, in the same `n` orders at all layers. None
-    where the axis does not depend on the entropies.
+    None for `pc1`, which does not depend on the entropies.
     """
     if kind == "pc1":
         return {layer: [] for layer in layers}
@@ -143,8 +139,7 @@ def refit_axes(
 def held_out(
     points: Float[np.ndarray, "all feature"], split: Split, axis: Axis | None
 ) -> tuple[Float[np.ndarray, " run"], Float[np.ndarray, " run"]]:
-    """Squared errors of the entropy of the run rows told by the axis (a line fitted to the fitting rows), and of its
-    mean there: R² = 1 − Σ errors / Σ totals."""
+    """Squared errors of the entropy of the run rows, predicted from the axis or by the mean of the fitting rows."""
     y, truth = split.sought[split.fitting], split.sought[split.run_rows]
     totals = np.square(truth - y.mean())
     if axis is None:  # nothing varies
@@ -158,11 +153,7 @@ def held_out(
 def after_removal(
     split: Split, layer: int, kind: Kind, scaling: Scaling, seed: int
 ) -> tuple[Float[np.ndarray, " run"], Float[np.ndarray, " run"]]:
-    """The same of ridge, fitted after an axis was removed.
-
-    Half of the fitting clusters give the axis and the others the readout: what is left where the axis was fitted says
-    nothing of other prompts, least of all for `leace`, which leaves nothing there.
-    """
+    """The same for ridge, fitted after an axis was removed that was fitted to the other half of the clusters."""
     points, sought, units = split.points(layer), split.sought, split.cloud.units
     drawn = np.random.default_rng([seed, 5]).permutation(np.unique(units[split.fitting]))
     is_first = np.isin(units[split.fitting], drawn[: len(drawn) // 2])

@@ -1,18 +1,16 @@
-"""Controls that take out as much as the axis does, at the positions that are scored.
+"""Controls that remove as much as the axis does, at the positions that are scored.
 
-The first line are refits: axes fitted as the axis was, to entropies permuted between prompts. Were the entropies
-noise, the axis would be one of them. Each is cut at the dose at which the change is as large as the axis' own.
+First, refits: axes fitted in the same way to entropies permuted between prompts, each removed at the dose at which the
+change is as large as the axis' own.
 
-The second line are random directions. Let C be the covariance of the scored rows (of the prompts that are run, raw
-coordinates), seen from the complement of the axis, with eigenvalues λ and eigenvectors V. A random direction has 1/d of
-the variance and is no control for a loud axis (or a quiet one). So each Gaussian draw g is tilted,
+Second, random directions. Let C be the covariance of the scored rows (of the prompts that are run, raw coordinates) in
+the complement of the axis, with eigenvalues λ and eigenvectors V. Each Gaussian draw g is tilted,
 
     u ∝ V λ^γ Vᵀ g        γ = 0: any direction        γ = ½: as the data are distributed        γ → ∞: the loudest
 
-until uᵀCu is what the removal of the axis takes out; the variance grows with γ, which bisection finds. Draws further
-than 10 % off are rejected and drawn again. Where the spectrum leaves no room (all matched directions are much the same,
-or none is loud enough) k dimensions are removed at once; where no k up to 10 will do, directions distributed as the
-data, with the dose scaled until the norm of the change is equal. Which of the three it was is said.
+until uᵀCu is the variance that the axis removes (by bisection in γ); draws off by more than 10 % are rejected. If all
+matched directions are similar, or none is loud enough, k dimensions are removed at once; if no k up to 10 works,
+directions distributed as the data with a scaled dose. The table `matching` says which.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,7 +26,7 @@ from ..programs.swaps import Directions
 from .axis import Axis
 
 HOW = ("direction", "subspace", "dose", "refit")
-"""How controls are made: random ones in three ways, or fitted as the axis was."""
+"""How controls are made: random in three ways, or refitted."""
 
 TOLERANCE = 0.1
 MOST_DIMENSIONS = 10
@@ -75,11 +73,10 @@ class Edited:
 
 @dataclass(frozen=True)
 class Cut(Directions):
-    """What is taken out at one layer: this dose of the coordinates that are read.
+    """What is removed at one layer: this dose of the coordinates that are read.
 
-    `facts` are known of a control before it is run: its `dose`, the `ratio` of what it takes out to what the axis does,
-    and `matching`: the number of `HOW` it was made, of dimensions, how alike controls are (1: the same), and of draws
-    that were rejected.
+    `facts` of a control: its `dose`, the `ratio` of what it removes to what the axis does, and `matching`: the index in
+    `HOW`, dimensions, mean squared cosine between controls, and rejected draws.
     """
 
     dose: float = 1.0
@@ -98,7 +95,7 @@ def _cuts(
 
 
 def refitted_controls(edited: Edited, axis: Axis, refits: Sequence[Axis]) -> list[Cut]:
-    """Axes fitted to permuted entropies, each at the dose at which it takes out what the axis does."""
+    """Axes fitted to permuted entropies, each at the dose at which it removes as much as the axis."""
     target = edited.removed(axis)
     taken = np.array([edited.removed(refit) for refit in refits])
     _refuse_still(target, taken.min(), "an axis fitted to permuted entropies does not vary at the scored positions")
@@ -108,7 +105,7 @@ def refitted_controls(edited: Edited, axis: Axis, refits: Sequence[Axis]) -> lis
 
 
 def _refuse_still(target: float, beside: float, found: str) -> None:
-    """Raise `PromptError` where nothing is taken out along the axis, or next to nothing beside it (`found`)."""
+    """Raise `PromptError` where nothing varies along the axis, or next to nothing beside it (`found`)."""
     if not target > 0:
         found = "the axis does not vary at the scored positions"
     elif beside > _FLOOR * target:
@@ -180,7 +177,7 @@ def _drawn(
 
 
 def _tilted(values: np.ndarray, target: float, draws: Float[np.ndarray, "control axis feature"]) -> np.ndarray:
-    """Every draw at the tilt at which it takes out `target`, by bisection."""
+    """Every draw at the tilt at which it removes `target`, by bisection."""
     low, high = np.full(len(draws), -_STEEPEST), np.full(len(draws), _STEEPEST)
     for _ in range(_STEPS):
         middle = (low + high) / 2

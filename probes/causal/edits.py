@@ -1,17 +1,16 @@
-"""The conditions of the causal probe: what is edited in each, under a name that says what it is.
+"""The conditions of the causal probe, by name.
 
 One intervention edits one layer or several together, each along its own axis. Its conditions are
 
     axis        removed, kept alone, shifted by ±1 standard deviation
-    control i   fitted to permuted entropies (random for `pc1`, which does not depend on them) and matched in removed
-                variance: removed
-    random i    random directions matched likewise, where controls are fitted: removed
+    control i   refitted (random for `pc1`) and matched in removed variance: removed
+    random i    random directions matched likewise, beside refitted controls: removed
     top n, resample             positive controls: the first n principal axes removed, and all head outputs of the
                                 layers replaced by another prompt's
     matched_top                 the first n principal axes at the dose at which they change as much as the axis does
 
-Removal puts a coordinate to its mean over the edited positions (`fill="mean"`: all that is taken out is variance) or
-to 0 (Paper III, section 4.5: takes out the mean too, and controls are matched in mean square).
+Removal sets a coordinate to its mean over the edited positions (`fill="mean"`) or to 0 (Paper III, section 4.5: this
+removes the mean too, and controls are matched in mean square).
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -41,7 +40,7 @@ BASELINE = "baseline"
 
 @dataclass(frozen=True)
 class Name:
-    """What a condition is: where it is read, which layers are edited, what is edited and how."""
+    """A condition: where it is read, which layers are edited, what is edited and how."""
 
     layers: tuple[int, ...]
     subject: str
@@ -58,18 +57,18 @@ class Name:
 
     @property
     def is_compared(self) -> bool:
-        """Whether every readout is shown; of an axis kept or shifted the change of the prediction alone is."""
+        """Whether it has every readout; an axis kept or shifted has the change of the prediction alone."""
         return self.how == REMOVED
 
 
 def compared(layers: tuple[int, ...], n_controls: int, has_heads: bool) -> Iterator[Name]:
-    """What every set of prompts is run with beside the axis: controls and positive controls."""
+    """Controls and positive controls, for every set of prompts."""
     subjects = [*(f"control {i}" for i in range(n_controls)), "top", *["resample"] * has_heads]
     return (Name(layers, subject) for subject in subjects)
 
 
 def on_the_run(layers: tuple[int, ...], n_controls: int, has_heads: bool, is_refitted: bool) -> Iterator[Name]:
-    """Every condition on the prompts of the run; `Intervention.named` leaves out what cannot be had there."""
+    """Every condition on the prompts of the run; `Intervention.named` leaves out impossible ones."""
     yield from (Name(layers, "axis", how) for how in (REMOVED, KEPT, *SHIFTS))
     yield from compared(layers, n_controls, has_heads)
     yield Name(layers, "matched_top")
@@ -78,10 +77,7 @@ def on_the_run(layers: tuple[int, ...], n_controls: int, has_heads: bool, is_ref
 
 @dataclass(frozen=True)
 class EditedLayer:
-    """One edited layer: the mean of its edited rows, how far these spread along the axis, and the cut of every subject.
-
-    Where controls are fitted there are random ones too.
-    """
+    """One edited layer: mean of its edited rows, their spread along the axis, and the cut of every subject."""
 
     layer: int
     mean: Float[np.ndarray, " feature"]
@@ -93,7 +89,7 @@ class EditedLayer:
         cls, layer: int, axis: Axis, rows: np.ndarray, scored: np.ndarray, refits: Sequence[Axis], fill: Fill, n: int,
         seed: int,
     ) -> "EditedLayer":  # fmt: skip
-        """`n` controls are the `refits`, or random ones where there is none; all are matched at the `scored` rows."""
+        """Controls are the `refits` or else `n` random ones, matched at the `scored` rows."""
         edited = Edited.of(rows, fill, scored)
         rng = np.random.default_rng([seed, 1, layer])
         random = random_controls(edited, axis, min(n, N_RANDOM) if refits else n, rng)
@@ -122,17 +118,17 @@ class Intervention:
         return tuple(place.layer for place in self.places)
 
     def cuts(self, subject: str) -> list[Cut]:
-        """One at every place; none where it cannot be had at some place."""
+        """One for each layer; none if a layer lacks it."""
         found = [place.cuts[subject] for place in self.places if subject in place.cuts]
         return found if len(found) == len(self.places) else []
 
     def facts(self, subject: str) -> Readout:
-        """What is known of a subject before it is run, one entry a place."""
+        """The facts of a subject, one entry a layer."""
         cuts = self.cuts(subject)
         return {fact: np.array([cut.facts[fact] for cut in cuts]) for fact in (cuts[0].facts if cuts else ())}
 
     def named(self, names: Iterable[Name]) -> Iterator[tuple[Name, tuple[Edit, ...]]]:
-        """The edits of these conditions, without those of which there is none at some place."""
+        """The edits of these conditions, without those that a layer lacks."""
         for name in names:
             if name.subject == "resample":
                 blocks = tuple(sorted({min(layer, self.n_layers - 1) for layer in self.layers}))
@@ -142,9 +138,8 @@ class Intervention:
                 yield name, tuple(edit for place, cut in pairs for edit in self._edits(place, cut, name))
 
     def _edits(self, place: EditedLayer, cut: Cut, name: Name) -> Iterator[Edit]:
-        """Coordinates are put to their mean, or to 0; or the axis is kept alone, or shifted."""
         at: dict[str, Any] = {"layer": place.layer, "site": self.site, "at": self.at}
-        if name.how == KEPT:  # all else is put to its mean (or to 0): then what the mean has beside it is added
+        if name.how == KEPT:  # all else becomes its mean (or 0): then the mean's part off the axis is added
             yield KeepAxis(**at, **cut.fields())
             if self.fill == "mean":
                 rest = place.mean - (place.mean @ cut.covectors[0]) * cut.moved[0]

@@ -1,17 +1,17 @@
-"""What an intervention did, beside what its matched controls did: effect, interval, z and rank.
+"""Effects of an intervention compared with its matched controls: effect, interval, z and rank.
 
 A readout of a condition is a ratio of sums over prompts (1 minus it for R²); its effect is edited minus unedited.
 
     beyond  effect − mean of the controls, and z in their standard deviations
     p       (1 + #{controls as far from the centre}) / (1 + controls), two-sided; the centre is the mean of the axis and
-            all controls, so that under the null, where the axis is one more control, all are exchangeable. Of random
-            controls there is none: an axis that follows the data is no random direction, whatever it is used for
+            all controls, which are exchangeable under the null. None with random controls: an axis fitted to data is
+            no random direction
 
-Intervals resample prompts by whole clusters, of the axis and its controls alike. One readout of one intervention is
-primary and judged alone; all others together, by the largest deviation of each control (Westfall and Young 1993).
+Intervals resample clusters of prompts, with the same resamples for axis and controls. One readout of one intervention
+is primary and tested alone; all others together, by the largest deviation of each control (Westfall and Young 1993).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import count, takewhile
@@ -31,8 +31,7 @@ from .controls import HOW
 from .edits import BASELINE, REMOVED, Name
 from .quantities import READOUTS
 
-SHARES = {"later_r2"}
-"""Readouts whose value is 1 minus the ratio."""
+Flagged = Callable[[Mapping[str, Any]], dict[str, Any]]
 
 UNVARIED = "this readout does not vary here"
 
@@ -40,21 +39,15 @@ UNVARIED = "this readout does not vary here"
 def readings(
     under: Mapping[str, Readout], names: Sequence[str], readout: str, weights: Num[np.ndarray, "resample prompt"]
 ) -> Float[np.ndarray, "condition value_and_resamples"]:
-    """A readout in several conditions: of all prompts, then of every resample of them.
-
-    Layers of a readout are added up: each has the same totals, so that the result is their mean.
-    """
+    """A readout in several conditions, the mean over its layers: of all prompts, then of every resample."""
     once_and_again = np.vstack([np.ones(weights.shape[1]), weights])
     sums = np.array([_by_prompt(under[name][readout]) for name in names])
     found = ratio(sums @ once_and_again.T, once_and_again @ _by_prompt(under[names[0]][f"{readout}.of"]))
-    return 1 - found if readout in SHARES else found
+    return 1 - found if readout == "later_r2" else found
 
 
 def resampled(rows: Float[np.ndarray, "place value_and_resamples"], why: str = "") -> Estimates:
-    """Values and their resamples; no interval where no resample differs by more than rounding.
-
-    `why` says why there is no value where it is NaN.
-    """
+    """Values and their resamples; no interval where resamples differ by rounding alone."""
     found = Estimates.resampled(rows[:, 0], rows[:, 1:].T).because(why)
     assert found.interval is not None
     is_still = np.isclose(*found.interval, rtol=1e-9, atol=0)
@@ -68,12 +61,11 @@ def among_others(values: Float[np.ndarray, "control *place"]) -> Float[np.ndarra
 
 @dataclass(frozen=True)
 class Effects:
-    """Every readout of every intervention wherever it was read, one place each; the first is the primary one.
+    """Every readout of every intervention on every set of prompts, one place each; the first is the primary one.
 
     `names` are the removals of the axis. `moved` is, at each place, edited minus unedited of every edit, by its kind
     (`axis`, `control`, `random`, `top`, `matched_top`, `resample`): of all prompts, then of the same resamples of them.
-    `clusters` are those of the prompts. `is_refitted`: controls were fitted as the axis was, so that ranks among them
-    say something.
+    `clusters` are those of the prompts. Only refitted controls give ranks (`is_refitted`).
     """
 
     names: Sequence[Name]
@@ -142,12 +134,12 @@ class Effects:
 
     @cached_property
     def p(self) -> Float[np.ndarray, " place"]:
-        """Two-sided, of each place by itself."""
+        """Two-sided, not corrected."""
         return np.concatenate([self._ranked([place]) for place in range(len(self.names))])
 
     @cached_property
     def p_family(self) -> Float[np.ndarray, " place"]:
-        """The same over everything but the primary readout, which has none."""
+        """The same, corrected over all but the primary readout, which has none."""
         return np.r_[np.nan, self._ranked(range(1, len(self.names)))]
 
     def _ranked(self, places: Sequence[int]) -> Float[np.ndarray, " place"]:
@@ -191,16 +183,15 @@ def _is_refit(under: Mapping[str, Readout], name: Name) -> bool:
 
 
 def _by_prompt(values: np.ndarray) -> Float[np.ndarray, " prompt"]:
-    values = np.asarray(values, dtype=np.float64)
-    return values if values.ndim == 1 else values.sum(axis=0)
+    return np.atleast_2d(np.asarray(values, dtype=np.float64)).sum(axis=0)
 
 
 def estimates(
-    effects: Effects, under: Mapping[str, Readout], few: Mapping[str, Any], n_rows: int, unit: str
+    effects: Effects, under: Mapping[str, Readout], flagged: Flagged, n_rows: int, unit: str
 ) -> dict[str, Estimates]:
     """The numbers at the primary intervention: the primary effect first, then every other readout.
 
-    `few` says of the prompts that the axis was fitted on whether they are too few, and how many would do.
+    `flagged` marks what is counted where the axis was fitted on too few prompts.
     """
     first, found = effects.names[0], dict[str, Estimates]()
     for place, (name, readout) in enumerate(zip(effects.names, effects.readouts, strict=True)):
@@ -213,9 +204,7 @@ def estimates(
         if place == 0:
             mine |= {"kl_z": effects.z.at([0])} | _beside(effects) | _sizes(first, under)
         clusters = effects.clusters[place]
-        about = counted(np.arange(len(clusters)), clusters, unit)
-        if few["underpowered"]:
-            about |= few
+        about = flagged(counted(np.arange(len(clusters)), clusters, unit))
         if readout.startswith("later") and n_rows < FEW_ROWS:
             about["underpowered"] = True
         found |= {name: described(of, about, n=str(len(effects.controls))) for name, of in mine.items()}
@@ -223,7 +212,7 @@ def estimates(
 
 
 def described(found: Estimates, about: Mapping[str, Any], **words: str) -> Estimates:
-    """With what is counted and resampled."""
+    """Estimates with the number and the name of their units."""
     return replace(found, about=about, words={"drawn": resampled_unit(about), **words, **found.words})
 
 

@@ -15,7 +15,7 @@ _N_BINS = 40
 
 
 def causal_figures(findings: Findings) -> tuple[Figure, ...]:
-    """The axis among its controls, and what later layers still tell."""
+    """The axis among its controls, and what later layers still predict."""
     if "effects" not in findings.tables:
         return ()
     tables, target = findings.tables, Target.of(findings.tables["effects"])

@@ -1,20 +1,19 @@
-"""Does the model use the entropy axis? The axis is removed, and so are directions that hold as much.
+"""Does the model use the entropy axis? The axis is removed, and compared with matched directions.
 
-The axis is fitted on some prompts and cut in others, at all positions (`at`), at one layer or several. Everything is
-read downstream of the cut, never in the edited tensor: the primary readout is how far the next-token prediction moves
-(KL), `quantities.READOUTS` has the others.
+The axis is fitted on some prompts and removed in others, at all positions (`at`), at one layer or several. Readouts are
+downstream of the edit: the primary one is the change of the next-token prediction (KL), `quantities.READOUTS` has the
+others. The axis is ranked among matched controls (`controls`), beside random directions and positive controls
+(`edits`).
 
-A cut does something in any direction. So the axis is ranked among matched controls (`controls`), and compared with
-random directions and positive controls (`edits`), which show what an edit can do here.
-
-Sources: Paper III (arXiv 2512.23752), sections 4.5, 6.2 and 7.1, whose comparison reads the edited tensor itself, where
-removing a coordinate removes its correlation by algebra, and whose random directions are not matched; for removal
-Ravfogel et al. 2020 (arXiv 2004.07667) and Belrose et al. 2023 (LEACE, arXiv 2306.03819); Marks and Tegmark 2023 (arXiv
-2310.06824) for the direction along which activations move on average as the better one to edit.
+Sources: Paper III (arXiv 2512.23752), sections 4.5, 6.2 and 7.1, which reads the edited tensor itself, where removing a
+coordinate removes its correlation by algebra, and does not match random directions; Ravfogel et al. 2020 (arXiv
+2004.07667) and Belrose et al. 2023 (LEACE, arXiv 2306.03819) for removal; Marks and Tegmark 2023 (arXiv 2310.06824) for
+editing along the direction in which activations move on average.
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -29,13 +28,13 @@ from interp.statistics.estimates import Estimates
 from interp.statistics.quantities import Quantities
 from interp.statistics.resampling import bootstrap_weights
 from interp.statistics.spectra import Scaling
-from interp.statistics.units import counted, too_few
+from interp.statistics.units import counted
 from interp.table import Table
 
 from ..measures.answers import N_CONDITIONS
 from ..measures.cloud import Cloud, n_places
 from ..measures.field_checks import refuse_too_few, refuse_unknown
-from ..measures.sample_sizes import FEW_FITTED, MIN_HALVES
+from ..measures.sample_sizes import FEW_FITTED, MIN_HALVES, with_least
 from ..measures.target import NEXT_ENTROPY, Target
 from ..programs.swaps import STREAM, Directions, Swaps, is_swap, planned_swaps, program_findings, undefined_swap
 from .axis import Axis, Kind, Split, after_removal, fit_axes, held_out, refit_axes, saved
@@ -72,16 +71,15 @@ Layer = int | Literal["middle", "all"]
 
 @dataclass(frozen=True)
 class Causal(Probe):
-    """The entropy axis is removed, and the effects ranked among controls fitted alike and matched in removed variance.
+    """The entropy axis is removed, and its effects are ranked among refitted controls of equal removed variance.
 
     `site`: v, z or resid. `axis`: leace (removes all that is linear), ridge (as in `value_axis`), encoding (Cov(x,
-    entropy)) or pc1. `layers`: `middle`,
-    `all`, or numbers; one tuple (on the command line between commas) is edited together, each tuple (between
-    semicolons) is an intervention, the first of which is primary. `at`: the edited positions (all, scored, last).
-    `fill`: what a removed coordinate becomes, its mean or zero.
-    `n_prompts` are run, at most half of the pool; `n_controls` (None: 100 on texts, 1,000 on tunnels); `n_sula`
-    problems for the calibration of language models (0: none). `target`: what the axis tells, the next-token entropy or
-    a column of numbers, or `column=value`, one value against the rest.
+    entropy)) or pc1. `layers`: `middle`, `all`, or numbers; those of one tuple (on the command line between commas) are
+    edited together, and each tuple (between semicolons) is an intervention, the first of which is primary. `at`: the
+    edited positions (all, scored, last). `fill`: what a removed coordinate becomes, its mean or zero. `n_prompts` are
+    run, at most half of the pool; `n_controls` (None: 100 on texts, 1,000 on tunnels); `n_sula` problems for the
+    calibration of language models (0: none). `target`: what the axis predicts, the next-token entropy, a column of
+    numbers, or `column=value`, one value against the rest.
     """
 
     site: Literal["v", "z", "resid"] = "v"
@@ -148,7 +146,7 @@ class Causal(Probe):
             yield from self._elsewhere(base, intervention)
         swaps = self._swaps(base, split)
         if swaps is not None and self.site == STREAM.site:
-            reading = "ridge" if self.axis == "leace" else self.axis  # swaps move what is read, and nothing beside it
+            reading = "ridge" if self.axis == "leace" else self.axis  # swaps move only what is read
             axes = fit_axes(split, swaps.depths(cloud.n_layers), reading, self.scaling)
             found = {
                 depth: {AXIS: Directions(axis.covector[None], axis.displacement[None])}
@@ -184,16 +182,16 @@ class Causal(Probe):
         sets = self._sets(cloud.n_layers)
         axes = self._axes(split, sorted({layer for layers in sets for layer in layers}))
         clusters = split.clusters
-        n_run = self.n_prompts
-        few = too_few(len(np.unique(cloud.units[split.fitting])) + n_run, FEW_FITTED + n_run)
+        n_fitted = len(np.unique(cloud.units[split.fitting]))
+        flagged = partial(with_least, n=n_fitted + self.n_prompts, least=FEW_FITTED + self.n_prompts)
         weights = bootstrap_weights(clusters, None, self.n_bootstrap, np.random.default_rng([self.seed, 2]))
-        about = counted(np.arange(len(clusters)), clusters, cloud.unit) | few
+        about = flagged(counted(np.arange(len(clusters)), clusters, cloud.unit))
         effects = Effects.of(under, self.n_bootstrap, np.random.default_rng([self.seed, 3]))
         if effects is None:
             why = "the model was not run under edits"
             found, tables = {"kl": Estimates.undefined(why, about=about | {"n": 0})}, {}
         else:
-            found = estimates(effects, under, few, len(split.run_rows), cloud.unit)
+            found = estimates(effects, under, flagged, len(split.run_rows), cloud.unit)
             tables = self._tables(effects, under, weights, target)
         edited = {layer: axis for layer in sets[0] if (axis := axes[layer]) is not None}
         found |= {name: described(of, about) for name, of in self._explained(split, edited, weights).items()}
@@ -226,7 +224,7 @@ class Causal(Probe):
     def _by_program(
         self, base: Capture, under: Mapping[str, Readout], split: Split
     ) -> tuple[dict[str, Table], dict[str, Scalar]]:
-        """What swaps of the axis did, compared with the program; nothing where the model is none."""
+        """What swaps of the axis did, compared with the program, if the model is one."""
         target = split.cloud.target
         if base.mechanism is None or target.is_entropy:
             return {}, {}
@@ -261,7 +259,7 @@ class Causal(Probe):
         )
 
     def _later(self, split: Split, layers: tuple[int, ...]) -> Later | None:
-        """The layers behind the last edited one; None with none, nothing to tell or a single cluster."""
+        """The layers after the last edited one; None without any, without variation or with a single cluster."""
         cloud, sought = split.cloud, split.sought[split.run_rows]
         axes = self._axes(split, range(max(layers) + 1, cloud.n_layers))
         penalties = {layer: axis.penalty for layer, axis in axes.items() if axis is not None}

@@ -1,8 +1,7 @@
 """A reduction that keeps the rows of a few prompts, chosen before anything is captured.
 
-Controls are matched on prompts that the axis was not fitted on, at all edited positions. Which prompts these are
-follows from the numbers of their clusters and a seed alone, so that the rows of a few can be kept while all stream by,
-in whatever order and in however many parts.
+Controls are matched on prompts that the axis was not fitted on, at all edited positions. The choice depends on cluster
+numbers and a seed alone, and not on the order or number of batches.
 """
 
 from collections.abc import Callable, Mapping

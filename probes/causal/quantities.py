@@ -1,6 +1,6 @@
 """The numbers of the causal probe: what each readout means, and what the effect of a cut on it is compared with.
 
-Slots: those of `Target`; `{drawn}`, what is resampled; `{n}`, how many controls there are.
+Slots: those of `Target`; `{drawn}`, the resampled unit; `{n}`, how many controls there are.
 """
 
 from typing import Any

@@ -1,9 +1,8 @@
 """What is kept of the model under one condition: sums over each prompt, downstream of the edit.
 
-Every readout (`quantities.READOUTS`) is a ratio of sums over prompts, so that prompts can be resampled: an array by its
-name holds the sum of each prompt, `<name>.of` what it is divided by; `cluster` is what each prompt is resampled with.
-`later_r2` holds errors of ridge refitted to later layers under the edit, each fifth of the prompts predicted from the
-others (1 − ratio is R²); `log_p` a sample of rows and tokens, for the change of the logits.
+An array by a readout's name holds the sum of each prompt, `<name>.of` what it is divided by, and `cluster` the cluster
+of each prompt. `later_r2` holds errors of ridge refitted to later layers under the edit, each fifth of the prompts
+predicted from the others (1 − ratio is R²); `log_p` a sample of rows and tokens, for the change of the logits.
 """
 
 from collections.abc import Mapping
@@ -35,10 +34,10 @@ N_ROWS = 200
 
 @dataclass(frozen=True)
 class Later:
-    """Later layers of the site that is edited: which they are, what they are to tell, and the unedited axes there.
+    """Readouts of the entropy at later layers of the edited site, cross-validated over whole clusters.
 
-    The `penalties` of these layers are relative, as the fitting prompts chose them in the unedited model; `axes` are
-    those of the run's rows. Rows are judged in folds of whole clusters, and their errors are summed by prompt.
+    The relative `penalties` were chosen on the fitting prompts in the unedited model; `axes` are those of the run's
+    unedited rows.
     """
 
     need: Need
@@ -66,10 +65,9 @@ class Later:
 
 @dataclass(frozen=True)
 class Reader:
-    """Reads one condition on the prompts of the run; `entropy` is the unedited one of its rows.
+    """Reads one condition on the prompts of the run: the change of the prediction, then what `also` and `later` name.
 
-    How far the prediction moves, `also` the distance from the exact posterior or the loss, and `later` layers. `facts`
-    known of the edit are kept beside what is read.
+    `entropy` is that of the unedited model; `facts` of the edit are kept too.
     """
 
     entropy: Float[np.ndarray, " row"]
@@ -159,8 +157,8 @@ def crossed(
     fold = unit % min(N_FOLDS, int(unit.max()) + 1)
     for f in np.unique(fold):
         test = fold == f
-        told = read_out(x, y[:, None], ~test, penalty)[:, 0]
-        error[test], total[test] = np.square(y - told)[test], np.square(y - y[~test].mean())[test]
+        predicted = read_out(x, y[:, None], ~test, penalty)[:, 0]
+        error[test], total[test] = np.square(y - predicted)[test], np.square(y - y[~test].mean())[test]
     return error, total
 
 

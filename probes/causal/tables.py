@@ -18,7 +18,7 @@ from .effects import Effects, baseline_of, controls_of, logit_change, measured_r
 from .quantities import QUANTITIES, READOUTS
 
 RUN = "the run's prompts"
-"""What rows were read on that were read on no other set."""
+"""The set of prompts of rows that no other set is named for."""
 
 EFFECTS = (
     "Removing the axis: effect (edited − unedited) on each readout with its 95 % interval over prompts, beside its "
@@ -45,7 +45,7 @@ LATER = (
 
 
 ALIKE = 0.2
-"""Mean squared cosine between controls above which a note says how alike they are."""
+"""Mean squared cosine between controls above which a note gives it."""
 
 _MATCHED = {
     "refit": "axes fitted as it was, to {targets} permuted between prompts, at a dose of {dose:.2g} on average for a "
@@ -167,15 +167,15 @@ def notes(effects: Effects | None, matching: Table | None, targets: str) -> tupl
     """How controls were matched, and what could not be read."""
     if effects is None or matching is None:
         return ("The model was not run under edits: there is nothing to say about use.",)
-    said = [_matching(row, targets) for row in matching.rows()]
+    found = [_matching(row, targets) for row in matching.rows()]
     if "later_r2" not in effects.readouts:
-        said.append("later_r2 is left out: no later layer of the site, or nothing varies there.")
+        found.append("later_r2 is left out: no later layer of the site, or nothing varies there.")
     read_on = {name.on for name in effects.names}
     if "sula" in read_on:
-        said.append("slope and sula_kl: on SULA prompts (condition main), edited with the same axes and controls.")
+        found.append("slope and sula_kl: on SULA prompts (condition main), edited with the same axes and controls.")
     if "mixed" in read_on:
-        said.append("loss: on the prompts `mixed`, edited with the same axes and controls.")
-    return tuple(said)
+        found.append("loss: on the prompts `mixed`, edited with the same axes and controls.")
+    return tuple(found)
 
 
 def _matching(row: Mapping[str, Any], targets: str) -> str:

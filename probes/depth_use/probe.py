@@ -1,13 +1,10 @@
 """Depth and context: what does each layer add, and can evidence that is shown twice replace a layer?
 
-The last m layers are bypassed (m = 0 .. all), so that the residual stream after the first ones is decoded directly. If
-the exact posterior is known, error against depth shows how far the inference has come. A chain of thought gives a
-model more passes over the same evidence; its counterpart on a wind tunnel is a repeated context: the pairs of a
-bijection shown twice leave the exact posterior unchanged. Error against depth with one copy and with several, for the
-same questions, shows whether copies can replace layers.
-
-Bypassing the last layers equals the logit lens at that depth (as in `components`, for the original sequences), or
-another lens that the model is read through; `belief` has a fitted readout.
+The last m layers are bypassed (m = 0 .. all), so that the residual stream after the first ones is decoded directly, as
+with the logit lens (`components` on the original sequences) or another lens of the model. Error against depth shows how
+far the inference has come. A chain of thought gives a model more passes over the same evidence; its counterpart on a
+wind tunnel is a repeated context, which leaves the exact posterior of a bijection unchanged: comparing error against
+depth with one copy and with several shows whether copies can replace layers.
 
 Source: the claim of more rounds of elimination, Paper III (arXiv 2512.23752), discussion.
 """
@@ -29,6 +26,7 @@ from interp.statistics.quantities import Quantities, Quantity
 
 from ..measures.field_checks import refuse_too_few
 from ..measures.harm import (
+    NOTHING_TRIED,
     OUTCOME,
     SIGNED,
     SIZE,
@@ -46,9 +44,6 @@ from ..measures.sign_flips import flipped_means
 from .figures import depth_figures
 
 _DIVERGENCE = "a divergence from the unedited prediction: 0 without an edit, never below"
-_NOTHING_TRIED = Estimates.undefined(
-    "no edit was tried: the probe was given the unedited model alone", words={"last": "the last"}
-)
 
 
 def _bits(meaning: str) -> Quantity:
@@ -124,7 +119,7 @@ class DepthUse(Probe):
                 yield Condition(_name(copies, depth), edits, needs, read_scores, **on)
 
     def planned(self, info: ModelInfo, n_prompts: int, *, is_text: bool) -> Iterable[Planned]:
-        """Every depth of every number of copies, where copies are asked for and sequences may be copied."""
+        """Every depth for every number of copies."""
         n = min(n_prompts, n_tried(self.n_prompts, not is_text))
         n_times = 1 if is_text or self.copies == 1 else 1 + self.copies
         yield from (Planned(n_times, n, depth, needs_where(not is_text)) for depth in range(info.n_layers))
@@ -132,7 +127,7 @@ class DepthUse(Probe):
     def analyse(self, base: Capture, under: Mapping[str, Readout]) -> Findings:
         self.refuse_fields(base.model.n_layers)
         if _name(0, 0) not in under:
-            return QUANTITIES.findings(self.name, QUANTITIES.scalars({"last_layer": _NOTHING_TRIED}), {})
+            return QUANTITIES.findings(self.name, QUANTITIES.scalars({"last_layer": NOTHING_TRIED}), {})
         measures, copies, whole = measures_of(base.prompts), self._copies(base), base.model.n_layers
         scores = {c: self._scores(base, under, c) for c in (0, *copies)}
         asked = {"last_layer": (0, (0, whole - 1), (0, whole))}

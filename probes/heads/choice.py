@@ -1,14 +1,11 @@
-"""Which heads are ablated by themselves, and how many each of them stands for.
+"""Which heads are ablated one by one, and how many each of them represents.
 
-All of them, or with a screen (`interp.editing.screen`) those that it ranks highest, those of the two layers that it
-is most wrong about, and a random sample drawn before the screen was looked at.
+All of them, or with a screen (`interp.editing.screen`) those that it ranks highest, all heads of the two layers that it
+underestimates most, and a random sample drawn before the screen.
 
-Each layer's attention is switched off anyway. Where that does far more harm than the screen says of the layer's heads
-together, one of them may act through attention that is saturated further up, where gradients vanish: the head that
-writes the keys of a look-up does. So all heads of the two layers that lack most are measured: a look-up has two ends.
-
-The sample says how far the screen can be trusted, for all heads of the model on these prompts, and what the heads do
-that were passed over: of these, those in the sample stand for all.
+A layer is underestimated if switching off its attention does more harm than the screen estimates for all its heads: a
+head may act through attention that is saturated in later layers, where gradients vanish. Two layers, as a look-up has
+two ends. The sample measures how far the screen can be trusted, and represents the heads that were not chosen.
 """
 
 from collections.abc import Mapping
@@ -26,10 +23,7 @@ from .edits import N_DOUBTED, How, Plan
 
 @dataclass(frozen=True)
 class Choice:
-    """The heads of one run; `estimates` are the screen's, by ablation, and none where all heads are measured.
-
-    `doubted` are the layers all of whose heads are measured.
-    """
+    """The heads of one run; `estimates` are the screen's, by ablation. All heads of `doubted` layers are measured."""
 
     plan: Plan
     estimates: Mapping[str, Float[np.ndarray, "unit head"]]
@@ -37,7 +31,7 @@ class Choice:
 
     @classmethod
     def of(cls, plan: Plan, under: Mapping[str, Readout], measure: str) -> "Choice":
-        """What the screen left in the readouts: slope and half the curvature, the mean over donors' draws."""
+        """From the screen's readouts: slope plus half the curvature, the mean over draws of donors."""
         if not plan.is_screened:
             return cls(plan, {})
         found: dict[str, np.ndarray] = {}
@@ -50,7 +44,7 @@ class Choice:
         return cls(plan, found, tuple(sorted(np.argsort(together - off, kind="stable")[:N_DOUBTED].tolist())))
 
     def chosen(self, how: How) -> Int[np.ndarray, " head"]:
-        """Those that the screen ranks highest for one ablation, and of the layers in doubt; without a screen all."""
+        """The heads that the screen ranks highest, and those of the layers in doubt; without a screen all."""
         if not self.plan.is_screened:
             return np.arange(self.plan.n_all)
         order = np.argsort(-mean_of_units(self.estimates[how]), kind="stable")
@@ -58,7 +52,7 @@ class Choice:
         return np.union1d(order[: self.plan.n_screened], np.flatnonzero(in_doubt))
 
     def measured(self, how: How) -> Int[np.ndarray, " head"]:
-        """The heads that are ablated so; the random sample by the primary ablation alone."""
+        """The heads with this ablation; the random sample has the primary one alone."""
         return np.union1d(self.chosen(how), self.plan.sample) if self.is_primary(how) else self.chosen(how)
 
     def is_primary(self, how: str) -> bool:
@@ -75,13 +69,13 @@ class Choice:
         return " and ".join(map(str, self.doubted))
 
     def can_be_summed(self, how: How) -> bool:
-        """Whether the measured heads tell the sum over all."""
+        """Whether the sum over all heads can be estimated."""
         return len(self.measured(how)) == self.plan.n_all or (self.is_primary(how) and len(self.passed_over) > 0)
 
     def stands_for(self, n_resamples: int, rng: np.random.Generator) -> Float[np.ndarray, "one_and_resamples head"]:
-        """For how many heads each that has the primary ablation stands, and in every resample of the random sample.
+        """How many heads each measured one represents: 1 if chosen, else its share of all that were not chosen.
 
-        A chosen head stands for itself, the sample of the others for all others.
+        Then the same in every resample of the random sample.
         """
         heads = self.measured(self.plan.how[0])
         found, is_other = np.ones((1 + n_resamples, len(heads))), np.isin(heads, self.passed_over)
@@ -93,7 +87,7 @@ class Choice:
         return found
 
     def in_words(self, how: How) -> str:
-        """Over which heads a number is taken, to follow its meaning; nothing where it is all."""
+        """The heads that a number is computed over, as the end of its meaning; empty for all."""
         if not self.plan.is_screened:
             return ""
         n, plan = len(self.measured(how)), self.plan
@@ -104,7 +98,7 @@ class Choice:
         )
 
     def labels(self, how: How) -> np.ndarray:
-        """Why each head of the model is measured, or that it is not."""
+        """Why each head is measured, or that it is not."""
         found = np.full(self.plan.n_all, "not measured", dtype=object)
         if self.is_primary(how):
             found[self.plan.sample] = "random"

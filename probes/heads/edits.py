@@ -1,7 +1,7 @@
-"""Which edits the probe `heads` makes, and what each is called: single heads, layers, random sets, random subspaces.
+"""The edits of the probe `heads`, by name: single heads, layers, random sets, random subspaces.
 
-Heads are numbered through the layers, `layer * n_heads + head`. Beside every head stand random subspaces of its layer's
-head outputs, of as many dimensions: what their removal does owes nothing to where one head ends and the next begins.
+Heads are numbered through the layers, `layer * n_heads + head`. Random subspaces of a layer's head outputs, with the
+dimensions of one head, are the null.
 """
 
 from collections.abc import Iterator, Sequence
@@ -56,7 +56,7 @@ class Plan:
 
     @property
     def sample(self) -> np.ndarray:
-        """The heads drawn at random before anything is known of them; without a screen all heads."""
+        """The random sample of heads; without a screen all heads."""
         if not self.is_screened:
             return np.arange(self.n_all)
         rng = np.random.default_rng([self.seed, 9])
@@ -78,12 +78,12 @@ class Plan:
         return tuple(2**i for i in range(1, 32) if 2**i < self.n_all and 2**i <= len(self.sample))
 
     def draws(self, how: How) -> int:
-        """How many donors are drawn for each prompt; other ablations have nothing to draw."""
+        """The number of draws of donors: 1 without donors."""
         return self.n_donors if how == "resample" else 1
 
     @property
     def kinds(self) -> list[tuple[How, int]]:
-        """Every kind of ablation with the number of every draw of donors."""
+        """Every ablation and draw of donors."""
         return [(how, draw) for how in self.how for draw in range(self.draws(how))]
 
     def screened(self, how: str, draw: int = 0) -> str:
@@ -105,10 +105,10 @@ class Plan:
         return f"{part} {layer}"
 
     def counted(self) -> dict[int, int]:
-        """How many edits there are by the first layer that they change, those of `cumulative` included.
+        """The number of edits by the first layer that they change, with those of `cumulative`.
 
-        Which heads a screen chooses is not known before: they are taken to be spread over the layers, none of them
-        drawn too, and the random subspaces to be those of layer 0.
+        Heads that a screen will choose are assumed to be spread over the layers and not in the sample, and the random
+        subspaces to be those of layer 0.
         """
         n_draws, n_chosen = len(self.kinds), self.n_screened + N_DOUBTED * self.n_heads
         n = n_chosen * n_draws + len(self.sample) if self.is_screened else self.n_all * n_draws
@@ -122,7 +122,7 @@ class Plan:
         return counts
 
     def sets(self, size: int) -> list[np.ndarray]:
-        """Random sets of so many different heads, of those that are measured by themselves whatever a screen says."""
+        """Random sets of different heads of the sample."""
         rng = np.random.default_rng([self.seed, 1, size])
         return [np.sort(rng.choice(self.sample, size, replace=False)) for _ in range(self.n_sets)]
 
@@ -137,7 +137,7 @@ class Plan:
         )
 
     def heads(self, how: How, heads: Sequence[int] | np.ndarray) -> Iterator[Named]:
-        """Each of these heads by itself."""
+        """Each of these heads alone."""
         for draw in range(self.draws(how)):
             for head in map(int, heads):
                 yield self.single(how, head, draw), self.ablated(how, [head], draw)
@@ -151,7 +151,7 @@ class Plan:
             yield LATE, (AttentionOff(layer=self.late_layers),)
 
     def subspaces(self, layers: Sequence[int]) -> Iterator[Named]:
-        """Random subspaces taken out of the head outputs of these layers."""
+        """Random subspaces, removed from the head outputs of these layers."""
         for layer in layers if self.n_heads > 1 else ():
             for i, name in enumerate(self.random(layer)):
                 rng = np.random.default_rng([self.seed, 2, layer, i])

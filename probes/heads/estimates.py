@@ -18,15 +18,11 @@ from .choice import Choice
 from .edits import LATE, PARTS, How, Plan
 from .tables import random_effects, range_of, sets_harm
 
-NOTHING_TRIED = Estimates.undefined(
-    "no edit was tried: the probe was given the unedited model alone", words={"top": "none"}
-)
-
 
 def top_head_estimates(
     scores: Scores, choice: Choice, found: TopHead, how: How, measure: str
 ) -> tuple[Estimates, Estimates, Estimates]:
-    """Of the most harmful head its ratio to the second, its share of all harm, and its layer."""
+    """The most harmful head's ratio to the second, share of all harm, and layer."""
     plan, units = choice.plan, scores.units
     top, second = (int(choice.measured(how)[head]) for head in (found.top, found.second))
     beside = f"{how} ablation; the second is {_named(plan, second)}; the error is the {MEANINGS[measure]}"
@@ -85,7 +81,7 @@ def top_effect(scores: Scores, choice: Choice, found: TopHead, effects: np.ndarr
 
 
 def bypass(scores: Scores, plan: Plan, measure: str) -> Estimates:
-    """The smallest error ratio of all layers, each bypassed by itself; p is the largest of all."""
+    """The smallest error ratio of all layers, each bypassed alone; p is the largest of all."""
     names = [plan.part(PARTS[0], layer) for layer in range(plan.n_layers)]
     found = error_ratio(scores.scores(names, measure), scores.baseline(measure), scores.units, scores.signs)
     assert found.interval is not None and found.p is not None

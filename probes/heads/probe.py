@@ -1,16 +1,13 @@
-"""Heads and layers: which of them does the model need, and do they stand in for one another?
+"""Heads and layers: which of them does the model need, and do heads compensate for one another?
 
 Every head's output z is replaced, before W_O mixes the heads, by zero, by its mean, or by another prompt's (`how`);
-every layer is bypassed, and its attention or its feed-forward adds nothing. What that costs is measured in bits, prompt
-by prompt (`harm`): distance from the exact posterior where it is known, change of the
-prediction and loss on ordinary text. Zero takes a model where it has never been; resampling keeps every head's output
-in its own distribution; their disagreement says how much of an effect is the shock.
+every layer is bypassed, and its attention or feed-forward block switched off. The harm is measured in bits, prompt by
+prompt (`harm`). Zero is far from any activation of the model, while resampling keeps each head's distribution.
 
-Heads repair one another: a head without effect of its own may be needed once another is gone. So random sets of heads
-are removed beside the sum of their members' effects, and the most harmful ones together, ranked on one half of the
-prompts and tested on the other. Formulas, nulls and failure modes are in docs/reference/probes.
-
-In a model of many heads single ones are first screened by gradients (`choice`).
+A head without any effect may be needed once another is gone. So random sets of heads are removed and compared with the
+sum of their members' effects, and the most harmful heads together, ranked on one half of the prompts and tested on the
+other. In a model of many heads, single ones are first screened by gradients (`choice`). Formulas, nulls and failure
+modes are in docs/reference/probes.
 
 Source: Paper I (arXiv 2512.22471), head ablation and layer bypass on wind tunnels.
 """
@@ -33,6 +30,7 @@ from interp.statistics.units import mean_of_units
 
 from ..measures.field_checks import refuse_too_few, refuse_unknown
 from ..measures.harm import (
+    NOTHING_TRIED,
     OUTCOME,
     SIGNED,
     Scores,
@@ -48,7 +46,6 @@ from ..measures.prompt_effects import top_head
 from .choice import Choice
 from .edits import UNEDITED, How, Named, Plan
 from .estimates import (
-    NOTHING_TRIED,
     agreement,
     bypass,
     compounding,
@@ -117,7 +114,7 @@ class Heads(Probe):
         return (OUTCOME,)
 
     def screening(self, base: Capture) -> Screen | None:
-        """All heads by every kind of ablation, where the heads that are ablated are to be chosen."""
+        """All heads by every kind of ablation, if a screen chooses the heads."""
         plan = self._plan(base.model)
         if not plan.is_screened:
             return None
@@ -208,7 +205,7 @@ class Heads(Probe):
     figures = staticmethod(heads_figures)
 
     def _heads(self, scores: Scores, choice: Choice, primary: str, error: str) -> dict[str, Estimates]:
-        """The primary ablation by both measures, and the other ablations by the primary one."""
+        """The primary ablation by both measures, and other ablations by the primary one."""
         found: dict[str, Estimates] = {}
         plan = choice.plan
         stands_for = choice.stands_for(self.n_bootstrap, np.random.default_rng([self.seed, 10]))
@@ -306,7 +303,6 @@ class Heads(Probe):
         return tuple(notes)
 
     def _notes_on_screen(self, choice: Choice) -> tuple[str, ...]:
-        """What was measured of how many heads, and what a screen by gradients does not see."""
         plan = choice.plan
         return (
             f"Of {plan.n_all} heads those were ablated that a screen by gradients ranks highest, {plan.n_screened} "

@@ -121,13 +121,7 @@ def sets_table(scores: Scores, choice: Choice, measure: str, held_out: np.ndarra
         for name, values in (("joint", joint), ("summed", summed), ("excess", joint - summed)):
             signs = scores.signs if name == "excess" else None
             part |= harm_estimates(values.mean(axis=1, keepdims=True), scores.units, signs).columns(name)
-        parts.append(part | _top(scores, plan, size, measure, held_out))
+        top = scores.changes([plan.top(size)], measure) if plan.top(size) in scores.under else np.nan
+        part |= harm_estimates(np.where(held_out[:, None], top, np.nan), scores.units, None).columns("top")
+        parts.append(part)
     return QUANTITIES.stacked(parts, SETS)
-
-
-def _top(scores: Scores, plan: Plan, size: int, measure: str, held_out: np.ndarray) -> dict[str, np.ndarray]:
-    if plan.top(size) in scores.under:
-        change = np.where(held_out[:, None], scores.changes([plan.top(size)], measure), np.nan)
-    else:
-        change = np.full((scores.units.n, 1), np.nan)
-    return harm_estimates(change, scores.units, None).columns("top")

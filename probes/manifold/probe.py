@@ -29,7 +29,6 @@ from interp.statistics.neighbours import distinct_rows
 from interp.statistics.nulls import GaussianClouds
 from interp.statistics.quantities import Quantities
 from interp.statistics.spectra import Axes, Scaling, scaled
-from interp.statistics.units import too_few
 from interp.system.threads import side_by_side
 
 from ..measures.cloud import Cloud, own_number, refuse_layer
@@ -39,7 +38,7 @@ from ..measures.geometry import count_distinct, dimension_estimates, spectral_es
 from ..measures.halves import recurs
 from ..measures.layers import Scale
 from ..measures.maps import MAX_POINTS, cloud_axes, null_points_table, points_table, snippets
-from ..measures.sample_sizes import FEW_HALVED, FEW_POINTS, MIN_CLOUD
+from ..measures.sample_sizes import FEW_HALVED, FEW_POINTS, MIN_CLOUD, with_least
 from ..measures.target import EXACT_ENTROPY, NEXT_ENTROPY, Target
 from .domains import restriction
 from .quantities import QUANTITIES
@@ -209,7 +208,7 @@ class Manifold(Probe):
         for ending, treat in {"": Order, "_within_token": WithinToken.of}.items():
             best = treat(pool, first.coordinates).best_layer(self.n_permutations, self.seed)
             if treat is Order:
-                best = replace(best, about={**best.about, **too_few(pool.n_units, FEW_HALVED)})
+                best = replace(best, about=with_least(best.about, pool.n_units, FEW_HALVED))
             if "layer" in best.words:
                 there = first.at(int(best.words["layer"]))
                 fixed = treat(pool, there.coordinates).estimates(self.n_permutations, self.n_bootstrap, self.seed)

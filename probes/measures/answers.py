@@ -1,8 +1,4 @@
-"""What a model answered where the exact posterior is known.
-
-The outcomes of every row are put in the order of their token ids, so that two prompts in which the same words play
-swapped roles are compared with one another word by word.
-"""
+"""What a model answered where the exact posterior is known, outcomes in the order of their token ids."""
 
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
@@ -34,12 +30,11 @@ N_CONDITIONS = 7
 
 @dataclass(frozen=True)
 class Answers:
-    """Rows with the exact `posterior`, the model's `log_q` (bits, over the whole vocabulary) and what is known of each.
+    """Rows with the exact `posterior` and the model's `log_q` (bits, over the whole vocabulary).
 
-    `evidence` is the amount shown; rows of one `stratum` were shown equally much in one format about the same
-    outcomes. `unit` is what is counted: a problem, written in several conditions, or a sequence. `cluster` is what is
-    exchanged, halved and resampled whole: units that belong together, and all conditions of each.
-    `noise` is the posterior of a reader who knows that labels are noise, where the prompts carry it.
+    `evidence` is the amount shown; rows of one `stratum` share amount, format and outcomes. `unit` is what is counted:
+    a sequence, or a problem in several conditions. `cluster` is what is permuted, halved and resampled whole: all
+    conditions of units that belong together. `noise` is the posterior if labels are known to be noise.
     """
 
     posterior: Float[np.ndarray, "row outcome"]
@@ -57,7 +52,7 @@ class Answers:
 
     @classmethod
     def of(cls, capture: Capture, need: Need) -> "Answers":
-        """The scored rows; prompts without a posterior, and log-probabilities that are not finite, are refused."""
+        """The scored rows. Raise an error without a posterior, or where log-probabilities are not finite."""
         exact, outcomes = capture.posterior, capture.outcomes
         if exact is None or outcomes is None:
             raise PromptError(
@@ -115,7 +110,7 @@ class Answers:
 
     @property
     def resampled(self) -> str:
-        """What is exchanged and resampled, in a word."""
+        """The name of the unit that is permuted and resampled."""
         return resampled_unit(self.counted)
 
     @property
@@ -171,7 +166,7 @@ class Answers:
 
     @cached_property
     def excluded_mass(self) -> Float[np.ndarray, " row"]:
-        """What the model gives, among the outcomes, to those that cannot be."""
+        """The probability that the model gives, among the outcomes, to impossible ones."""
         return np.sum(np.exp2(self.log_restricted), axis=1, where=self.posterior == 0)
 
     @cached_property
@@ -181,10 +176,7 @@ class Answers:
 
 
 def _joined(unit: Int[np.ndarray, " row"], cluster: Int[np.ndarray, " row"]) -> Int[np.ndarray, " row"]:
-    """Clusters that share a unit are one: a problem belongs together in all its conditions, whatever column is named.
-
-    Numbered as the units are, by the first of each.
-    """
+    """Clusters, joined where they share a unit: all conditions of a problem belong together."""
     _, codes = np.unique(cluster, return_inverse=True)
     shared = csr_array((np.ones(len(unit)), (unit, codes)))
     pairs = block_array([[None, shared], [shared.T, None]])

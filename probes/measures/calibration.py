@@ -1,19 +1,17 @@
-"""How near a model's answers come to the exact posterior: entropy error, divergence, skill and the weight of evidence.
+"""How close a model's answers come to the exact posterior: entropy error, divergence, skill and slope.
 
-Among the outcomes alone the model's posterior is q, the exact one p, with entropies H_model and H_Bayes.
+Among the outcomes, the model's posterior is q and the exact one p, with entropies H_model and H_Bayes.
 
     entropy error   mean |H_model − H_Bayes|            skill      1 − error / error of the best constant
     divergence      mean KL(p ‖ q)                      KL skill   1 − KL / mean KL(p ‖ mean p)
-    slope           of the model's log-odds on the exact ones: 1 for a reader who weighs evidence as it should be,
-                    0 for one who does not look
+    slope           of the model's log-odds on the exact ones: 1 for Bayes' rule, 0 without any use of evidence
 
-The best constant is the median of H_Bayes, and mean p the best single distribution: a model without skill scores 0,
-whatever its error in bits. With two outcomes the slope has an intercept, so that a liking for one word does not
-enter it; with more it is Σ x·y / Σ x·x over the possible outcomes, x = log2 p and y = log2 q, each from its mean in
-the row. Null: posteriors permuted between prompts that were shown equally much in the same words.
+The best constant is the median of H_Bayes, and mean p the best single distribution. With two outcomes the slope has an
+intercept, which absorbs a preference for one word; with more it is Σ x·y / Σ x·x over the possible outcomes, where x =
+log2 p and y = log2 q are centred in each row. Null: posteriors permuted within strata.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from jaxtyping import Float, Int, Num
@@ -23,11 +21,9 @@ from interp.statistics.correlation import resampled_correlations, unit_length
 from interp.statistics.estimates import Estimates
 from interp.statistics.quantities import Asks, Quantity
 from interp.statistics.ratio import ratio
-from interp.statistics.resampling import bootstrap_weights
 
 from .answers import Answers
 from .halves import Groups
-from .permutations import permutations_within
 from .target import steady
 
 _OF_SKILL = "log(1 − skill) bootstrap over {unit}s"
@@ -72,52 +68,26 @@ CALIBRATION = {
         "1", "above", "Pearson correlation of the entropies of the model's and the exact posterior"
     ),
 }  # fmt: skip
-"""The numbers, headlines first; slots: `{unit}` what is resampled, `{amount}` the column that counts the evidence."""
+"""The numbers, headlines first; slots: `{unit}`, the resampled unit; `{amount}`, the column of the evidence."""
 
 
-@dataclass(frozen=True)
-class Constants:
-    """The entropies that a reader without skill would always name: the mean, the median, and everything open."""
-
-    mean: float
-    best: float
-    open: float
-
-    @classmethod
-    def of(cls, answers: Answers) -> "Constants":
-        exact = answers.entropy_exact
-        return cls(float(exact.mean()), float(np.median(exact)), float(np.log2(answers.posterior.shape[1])))
-
-
-@dataclass(frozen=True)
-class Resamples:
-    """Exchanges of the posteriors and bootstrap weights of the rows of one condition."""
-
-    orders: Int[np.ndarray, "permutation row"]
-    weights: Num[np.ndarray, "resample row"]
-
-    @classmethod
-    def of(cls, answers: Answers, n_permutations: int, n_bootstrap: int, rng: np.random.Generator) -> "Resamples":
-        """Whole clusters, resampled within their strata: how many there are of each k is design, not chance."""
-        orders = permutations_within(answers.stratum, answers.cluster, n_permutations, rng)
-        return cls(orders, bootstrap_weights(answers.cluster, answers.stratum, n_bootstrap, rng))
-
-
-def calibration(answers: Answers, resamples: Resamples, vocab_size: int) -> dict[str, Estimates]:
-    """Every number of `CALIBRATION` for the rows of one condition, compared with permuted posteriors where they say."""
-    counts, orders = resamples.weights, resamples.orders
+def calibration(
+    answers: Answers, orders: Int[np.ndarray, "permutation row"], counts: Num[np.ndarray, "resample row"],
+    vocab_size: int,
+) -> dict[str, Estimates]:  # fmt: skip
+    """Every number of `CALIBRATION` for the rows of one condition; `orders` permute posteriors, `counts` resample."""
     weights, once = counts / counts.sum(axis=1, keepdims=True), np.ones((1, len(answers)))
     exact, model, best = answers.entropy_exact, answers.entropy_model, kl_of_best_single(answers)
-    error, constant = np.abs(model - exact), np.abs(Constants.of(answers).best - exact)
+    error, constant = np.abs(model - exact), np.abs(np.median(exact) - exact)
     slopes, even = Slopes(answers), "the exact odds never differ between possible outcomes: there is nothing to weigh"
     slope = _resampled(slopes.value(), slopes.resampled(counts), even)
     if slopes.is_one_pair:
         bias = _resampled(slopes.intercept(once)[0], slopes.intercept(counts), even)
     else:
         several = "defined for one pair of outcomes, the same in all prompts"
-        bias = _resampled(np.nan, counts[:, 0], even if np.isnan(slope.value[0]) else several)
+        bias = Estimates.bare(np.array([np.nan]), why=even if np.isnan(slope.value[0]) else several)
     x, y = unit_length(np.stack([steady(model), exact]))
-    rho, of_rho = x @ y if x.any() and y.any() else np.nan, resampled_correlations(x[None], y, resamples.weights)[0]
+    rho, of_rho = x @ y if x.any() and y.any() else np.nan, resampled_correlations(x[None], y, counts)[0]
     mass, share = np.exp2(answers.log_mass), answers.posterior.shape[1] / vocab_size
     found = {
         "entropy_error": _resampled(error.mean(), weights @ error),
@@ -206,12 +176,11 @@ def _quotient(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
 def _skill(errors: np.ndarray, totals: np.ndarray, counts: np.ndarray) -> Estimates:
     """1 − Σ errors / Σ totals."""
     if totals.sum() <= 1e-9:
-        return _resampled(np.nan, counts[:, 0], "the exact posterior is always the same: a constant makes no error")
+        why = "the exact posterior is always the same: a constant makes no error"
+        return Estimates.bare(np.array([np.nan]), why=why)
     return Estimates.shares(errors[:, None], totals[:, None], counts)
 
 
 def _resampled(value: float, replicates: Num[np.ndarray, " resample"], why: str = "") -> Estimates:
     """One number with its bootstrap interval, or why there is none."""
-    if np.isnan(value):
-        return Estimates.bare(np.array([np.nan]), why=why)
-    return Estimates.resampled(np.array([float(value)]), replicates[:, None])
+    return Estimates.resampled(np.array([float(value)]), replicates[:, None]).because(why)

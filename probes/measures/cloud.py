@@ -1,4 +1,4 @@
-"""A cloud: the captured rows of one site, layer by layer, with the prompt and the cluster that each belongs to."""
+"""A cloud: the captured rows of one site, layer by layer, with their prompts and clusters."""
 
 from dataclasses import dataclass, replace
 from typing import Any
@@ -22,8 +22,8 @@ from .target import NEXT_ENTROPY, OWN_ENTROPY, Target
 class Cloud:
     """Points `[layer, row, feature]` and the table of their rows; heads are concatenated.
 
-    `unit` is what the rows are of (`prompt`, `sequence`); a row's `prompt` column says which one, its `cluster` what is
-    resampled with it, the column of the `target`'s name what is sought in the points.
+    `unit` names what the column `prompt` counts (`prompt`, `sequence`). Rows of one `cluster` are resampled together.
+    The column with the `target`'s name holds its values.
     """
 
     points: Float[np.ndarray, "layer row feature"]
@@ -33,10 +33,7 @@ class Cloud:
 
     @classmethod
     def of(cls, capture: Capture, need: Need, target: Target = OWN_ENTROPY) -> "Cloud":
-        """The rows of a need. Too few clusters, and numbers that are not finite, are rejected with a message.
-
-        That holds for the model's entropies at these rows too, which most statistics of a cloud are compared with.
-        """
+        """The rows of a need. Raise an error for too few clusters, or numbers (or entropies) that are not finite."""
         points = finite(capture, need)
         points = points.reshape(*points.shape[:2], -1)
         cloud = cls(points, target.added_to(capture.rows), capture.prompts.unit, target)
@@ -45,7 +42,7 @@ class Cloud:
         return cloud.wide_enough()
 
     def wide_enough(self) -> "Cloud":
-        """The cloud itself; `PromptError` for fewer than three clusters: of a set that has more, too few were drawn."""
+        """The cloud itself; raise `PromptError` for fewer than three clusters."""
         if self.n_units < MIN_CLOUD:
             raise PromptError(
                 asked=f"the geometry of {self.in_words}",
@@ -65,7 +62,7 @@ class Cloud:
 
     @property
     def units(self) -> Num[np.ndarray, " row"]:
-        """What each row is resampled with: the cluster of its prompt."""
+        """The cluster of each row."""
         return clusters_of(self.rows)
 
     @property
@@ -79,7 +76,7 @@ class Cloud:
         return self.rows[self.target.name]
 
     def levels(self, *columns: str) -> tuple[str, ...]:
-        """These columns without the one that is sought: regressed out, it would take its own values with it."""
+        """These columns without that of the target, which must not be regressed out."""
         return tuple(column for column in columns if column != self.target.column)
 
     @property
@@ -95,12 +92,12 @@ class Cloud:
 
     @property
     def resampled(self) -> str:
-        """What is resampled, in a word."""
+        """The name of the unit that is resampled."""
         return resampled_unit(self.counted)
 
     @property
     def slots(self) -> dict[str, str]:
-        """What fills the slots of declared sentences: the target, what the rows are of, and what is resampled."""
+        """The words for the slots of declared sentences."""
         return self.target.slots | {"unit": self.unit, "drawn": self.resampled}
 
     @property
@@ -110,16 +107,16 @@ class Cloud:
 
     @property
     def is_alone(self) -> bool:
-        """Whether every row is resampled by itself."""
+        """Whether every row is a cluster."""
         return self.n_units == self.rows.n_rows
 
     @property
     def one_row_each(self) -> bool:
-        """Whether every prompt has one row, as texts have that are read at their last token."""
+        """Whether every prompt has one row."""
         return len(np.unique(self.prompts)) == self.rows.n_rows
 
     def one_of_each(self, names: Num[np.ndarray, " row"], rng: np.random.Generator) -> "Cloud":
-        """One row of every prompt or cluster that rows are named by, drawn at random; itself where there is no more."""
+        """One random row of every group of `names`."""
         if len(np.unique(names)) == len(names):
             return self
         order = rng.permutation(len(names))
@@ -133,21 +130,26 @@ class Cloud:
         return replace(self, points=self.points[:, keep], rows=self.rows.where(keep))
 
     def layer_index(self, layer: int) -> int:
-        """The layer that is meant; negative ones count from the last."""
+        """The layer's index; negative layers count from the last."""
         return layer % self.n_layers
 
     def thinned(self, n_rows: int, rng: np.random.Generator) -> "Cloud":
-        """Whole clusters chosen at random until `n_rows` rows are reached; or the cloud itself where it is small."""
+        """`whole_groups` of its clusters; or the cloud itself where it is small."""
         if self.rows.n_rows <= n_rows:
             return self
-        names, counts = np.unique(self.units, return_counts=True)
-        order = rng.permutation(len(names))
-        chosen = names[order[np.cumsum(counts[order]) <= n_rows]]
-        return self.where(np.isin(self.units, chosen))
+        return self.where(whole_groups(self.units, n_rows, rng))
+
+
+def whole_groups(names: Num[np.ndarray, " row"], n_rows: int, rng: np.random.Generator) -> Int[np.ndarray, " kept"]:
+    """The rows of whole groups chosen at random: as many as have up to `n_rows` rows together, at least three."""
+    _, code, counts = np.unique(names, return_inverse=True, return_counts=True)
+    order = rng.permutation(len(counts))
+    n = max(MIN_CLOUD, int((np.cumsum(counts[order]) <= n_rows).sum()))
+    return np.flatnonzero(np.isin(code, order[:n]))
 
 
 def refuse_layer(layer: int, n_layers: int | None, site: str = "") -> None:
-    """Raise `UsageError` for a layer of a site that a model of so many has not, counted from either end."""
+    """Raise `UsageError` for a layer that a site does not have, counted from either end."""
     if n_layers is None:  # not known yet
         return
     n = n_places(site, n_layers)
@@ -160,10 +162,10 @@ def refuse_layer(layer: int, n_layers: int | None, site: str = "") -> None:
 
 
 def n_places(site: str, n_layers: int) -> int:
-    """How many layers a site has in a model of so many; the residual stream has its depths."""
+    """How many layers a site has, or depths for the residual stream."""
     return n_layers + (site == "resid")
 
 
 def own_number(site: str, place: int, model: ModelInfo) -> int:
-    """The number that the model gives to a place of a site's arrays: a layer, of the residual stream a depth."""
+    """The model's number of a layer in a site's arrays (a depth for the residual stream)."""
     return place if site == "resid" else model.layers_with_attention[place]

@@ -1,15 +1,13 @@
-"""How a curve runs over depth.
-
-From the entropies (say) of all heads, averaged within each layer to a curve H(0) .. H(n − 1):
+"""Statistics of a curve H(0) .. H(n − 1) over depth, such as the mean entropy of the heads of each layer.
 
     reduction      (H(0) − H(n − 1)) / H(0)
     correlation    Spearman's ρ of H(ℓ) with ℓ
     area           ∫ H / H(0) over relative depth 0 .. 1 (trapezoids); 1 for a flat curve
     largest_drop   max over ℓ of H(ℓ) − H(ℓ + 1), in the unit of the curve
 
-None of them has a p within one model. Heads of a layer resemble one another, and so do neighbouring layers: heads or
-depths dealt at random are no null (at a correlation of .2 within layers that called up to 40 % of profiles without a
-trend). What can be compared are models: several of them, or untrained copies.
+None has a p within one model: heads of a layer are correlated, and so are neighbouring layers, so that permuting them
+is no null (with correlations of .2 within layers, up to 40 % of profiles without a trend were significant). Compare
+several models, or untrained copies.
 """
 
 from collections.abc import Mapping

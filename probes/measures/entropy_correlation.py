@@ -1,4 +1,4 @@
-"""How a coordinate of each layer follows the entropy of the next token: rank correlations, tested over all layers."""
+"""Rank correlations of a coordinate of each layer with the target, tested over all layers."""
 
 from dataclasses import dataclass, replace
 from typing import Any
@@ -13,19 +13,19 @@ from interp.statistics.resampling import bootstrap_weights, shuffles, split_rows
 
 from .cloud import Cloud
 from .halves import N_HALF_SPLITS, cloud_permutations, recurs
-from .sample_sizes import FEW_FITTED, MIN_CLOUD, MIN_HALVES
+from .sample_sizes import FEW_FITTED, MIN_CLOUD, MIN_HALVES, with_least
 
 
 @dataclass(frozen=True)
 class Order:
-    """Whether coordinates of every layer and what is sought at the rows (`Cloud.target`) have one order."""
+    """The rank correlation of coordinates `[layer, row]` with the target of a cloud."""
 
     cloud: Cloud
     coordinates: Float[np.ndarray, "layer row"]
 
     @classmethod
     def within(cls, groups: Shaped[np.ndarray, " row"], cloud: Cloud, coordinates: np.ndarray) -> "Order":
-        """Both as ranks within each group: what the group alone explains is gone from both."""
+        """Both as ranks within each group, which removes what the group alone explains."""
         ranks = np.array([ranks_within(x, groups) for x in (*coordinates, np.asarray(cloud.sought, np.float64))])
         return cls(replace(cloud, rows=cloud.rows.with_column(cloud.target.name, ranks[-1], "rank")), ranks[:-1])
 
@@ -41,10 +41,7 @@ class Order:
         return unit_ranks(self.coordinates) @ unit_ranks(self.cloud.sought[None])[0]
 
     def resampled(self, n_permutations: int, n_bootstrap: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-        """Unit ranks of what is sought under every permutation, and the weights of every resample.
-
-        Whole prompts are exchanged, and drawn with replacement; where all are drawn, within the strata of that.
-        """
+        """Unit ranks of the target under every permutation of whole clusters, and the weights of every resample."""
         rng, cloud = np.random.default_rng(seed), self.cloud
         orders = shuffles(cloud.units, n_permutations, rng)
         strata = cloud.rows["stratum"] if cloud.rows["drawn"].all() else None
@@ -63,8 +60,7 @@ class Order:
     def estimates(self, n_permutations: int, n_bootstrap: int, seed: int) -> Estimates:
         """|Spearman's ρ| at every layer, p over all layers.
 
-        The coordinate's sign is arbitrary, so it is turned to make ρ positive; the interval is of that signed ρ and
-        may reach below zero.
+        The coordinate is turned so that ρ is positive; the interval is of that signed ρ and may reach below zero.
         """
         if self.cloud.n_units < MIN_CLOUD:
             return self._undefined(len(self.coordinates))
@@ -78,10 +74,9 @@ class Order:
         return found.permuted(permuted, maximum_statistic_p(np.abs(rho), permuted))
 
     def best_layer(self, n_permutations: int, seed: int) -> Estimates:
-        """ρ at the layer of the largest |ρ| on one half of the prompts, judged on the other, with its sign there.
+        """ρ in one half of the prompts at the layer (and with the sign) of the largest |ρ| in the other half.
 
-        The mean over half splits. Ranks are those among all rows. Under each order the layer is chosen anew, so p needs
-        no correction.
+        The mean over half splits. The layer is chosen again under each permutation, so p needs no correction.
         """
         if self.cloud.n_units < MIN_CLOUD:
             return self._undefined(1)
@@ -116,27 +111,24 @@ class Order:
 class WithinToken(Order):
     """The rows whose last token recurs, as ranks within that token.
 
-    `values`: what was sought before it was ranked; `enough`: how many prompts would do, where these are too few.
+    `values` are the target before ranking; the rows are those of a cloud of `n_all` clusters.
     """
 
     values: Float[np.ndarray, " row"]
-    enough: int | None
+    n_all: int
 
     @classmethod
     def of(cls, cloud: Cloud, coordinates: Float[np.ndarray, "layer row"]) -> "WithinToken":
         again = recurs(cloud.rows["token"])
         mine = cloud.where(again)
-        enough = -(-FEW_FITTED * cloud.n_units // mine.n_units) if 0 < mine.n_units < FEW_FITTED else None
-        return cls(
-            **vars(Order.within(mine.rows["token"], mine, coordinates[:, again])), values=mine.sought, enough=enough
-        )
+        order = Order.within(mine.rows["token"], mine, coordinates[:, again])
+        return cls(**vars(order), values=mine.sought, n_all=cloud.n_units)
 
     def resampled(self, n_permutations: int, n_bootstrap: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-        """Exchanged within tokens, of sequences whole ones.
+        """Permuted within tokens, or whole sequences and clusters.
 
-        Clusters of prompts exchange their values, which are then ranked within tokens: ranks of a cluster that shares
-        no token with another are all alike. Exchanged as they are, they would stand where the coordinates are not, and
-        the null would be too narrow.
+        Clusters permute values, which are then ranked within tokens. Permuted ranks would be constant for a cluster
+        that shares no token with another, and the null too narrow.
         """
         tokens, (_, weights) = self.cloud.rows["token"], super().resampled(1, n_bootstrap, seed)
         orders = cloud_permutations(self.cloud, tokens, n_permutations, np.random.default_rng([seed, 7]))
@@ -150,5 +142,4 @@ class WithinToken(Order):
 
     @property
     def about(self) -> dict[str, Any]:
-        few = self.cloud.n_units < FEW_FITTED or super().about["underpowered"]
-        return super().about | {"underpowered": few, "enough": self.enough}
+        return with_least(super().about, self.cloud.n_units, FEW_FITTED, self.n_all)

@@ -1,4 +1,4 @@
-"""Refusing fields of a probe: words that it does not know, numbers too small for what is made of them."""
+"""Checks of a probe's fields: unknown words, and numbers that are too small."""
 
 from collections.abc import Mapping
 from dataclasses import fields
@@ -9,7 +9,7 @@ from interp.probe import Question
 
 
 def refuse_unknown(probe: Question) -> None:
-    """Raise `UsageError` for the first field of words (`Literal`, alone or in a tuple) with others, or with none."""
+    """Raise `UsageError` for the first `Literal` field (alone or in a tuple) with an unknown value, or none."""
     hints = get_type_hints(type(probe))
     for name in (field.name for field in fields(probe)):
         hint, value = hints[name], getattr(probe, name)
@@ -26,9 +26,9 @@ def refuse_unknown(probe: Question) -> None:
 
 
 def refuse_too_few(probe: Question, least: Mapping[str, int], found: str | Mapping[str, str]) -> None:
-    """Raise `UsageError` for the first field below its least value; a field that is None was not asked for.
+    """Raise `UsageError` for the first field below its least value; None is no value.
 
-    `found` says what is wrong with so few, in one sentence for all fields or one for each.
+    `found` says why, in one sentence for all fields or one for each.
     """
     for name, smallest in least.items():
         value = getattr(probe, name)

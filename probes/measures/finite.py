@@ -1,8 +1,7 @@
-"""Captured numbers, rejected with a message where they are none.
+"""Captured numbers, rejected with a message where they are not finite.
 
-A row that is NaN in every layer and head is absent, not wrong: a row that sees a single key has no contrast, and a
-prompt that is alone with its length, or meets it in its own cluster only, has no other's keys. Means over prompts leave
-such rows out. Any other number that is not finite would silently change what is averaged.
+A row that is NaN in every layer and head is absent: it has a single key, or no other prompt's keys fit. Means over
+prompts leave such rows out.
 """
 
 import numpy as np

@@ -1,7 +1,6 @@
 """The principal axes of half of the rows, and what a readout along them predicts at the other half.
 
-What a half split takes out is linear in the rows. Where features outnumber fitting rows it is therefore taken out of
-the inner products of all rows, which are made once for all half splits, on either side.
+With more features than fitting rows, inner products of all rows are used, computed once for all half splits.
 """
 
 from dataclasses import dataclass
@@ -23,8 +22,8 @@ _CANCELLED = 1e-5
 class HalfForm:
     """Principal axes of the fitting rows. `weights` take coefficients on them to the columns of `others`.
 
-    These are what is left of the held-out rows: their features, or their inner products with the fitting rows. `first`
-    is where all rows lie along the first axis, up to a constant.
+    These are the held-out rows' features, or inner products with the fitting rows, after the half split's removal.
+    `first` is the coordinate of all rows along the first axis, up to a constant.
     """
 
     axes: RowAxes
@@ -34,7 +33,7 @@ class HalfForm:
 
     @classmethod
     def of(cls, rows: ScaledRows, half_split: HalfSplit) -> "HalfForm | None":
-        """None where the half split cannot be read, or what is taken out leaves nothing of the rows but rounding."""
+        """None where the half split is not usable, or its removal leaves only rounding."""
         if not half_split.is_usable:
             return None
         least = _CANCELLED * float(np.linalg.norm(rows.points[half_split.fitting]))
@@ -62,7 +61,7 @@ class HalfForm:
         return self.others @ (self.weights @ coefficients)
 
     def row_weights(self, coefficients: Float[np.ndarray, " axis *label"]) -> Float[np.ndarray, "fitted *label"]:
-        """What the fitting rows are summed with to a direction that has these coefficients on the first few axes."""
+        """Weights of the fitting rows in the direction that has these coefficients on the first few axes."""
         n = len(coefficients)
         return self.axes.left[:, :n] @ (coefficients.T / self.axes.singular[:n]).T
 

@@ -1,12 +1,11 @@
-"""Fitting and judging on different prompts, in repeated half splits, with or without what the last token determines.
+"""Repeated half splits: fits on one half of the prompts and tests on the other, with or without the last token's share.
 
-One half split of the prompts is one draw of its number: over twenty of one pool an R² ran from .17 to .32. So
-numbers are means over `N_HALF_SPLITS` of them at random, and their intervals contain the scatter of refitting (Nadeau
-and Bengio 2003, doi 10.1023/A:1024068626366, the corrected resampled t).
+Numbers are means over `N_HALF_SPLITS` random half splits (over twenty single ones an R² ran from .17 to .32), and
+intervals contain the scatter of refitting (the corrected resampled t: Nadeau and Bengio 2003, doi
+10.1023/A:1024068626366).
 
-Beyond the last token: rows whose last token recurs in their half; everything is centred within the token, in each half
-by itself, which takes out whatever the token determines, exactly; then other nuisances are regressed out, as fitted
-on the fitting half. Nothing that depends on the last token alone is left: it reads 0, not nearly 0.
+Beyond the last token: only rows whose last token recurs in their half, centred within the token in each half, which
+removes exactly what the token determines; then other nuisances are regressed out, fitted on the fitting half.
 """
 
 from dataclasses import dataclass, replace
@@ -27,7 +26,7 @@ N_HALF_SPLITS = 10
 def label_by_type(
     types: Shaped[np.ndarray, " row"], labels: Float[np.ndarray, " row"], n: int, rng: np.random.Generator
 ) -> Float[np.ndarray, "row control"]:
-    """`n` control tasks: every type of token is given one of the labels at random, wherever it occurs.
+    """`n` control tasks: every type of token has one random label, wherever it occurs.
 
     Source: Hewitt and Liang 2019, arXiv 1909.03368.
     """
@@ -37,7 +36,7 @@ def label_by_type(
 
 @dataclass(frozen=True)
 class Groups:
-    """Which group each row is in and how many rows each group has; `mean` has a row of weights for each group."""
+    """The group of each row and the size of each group; `mean` has a row of weights for each group."""
 
     code: Int[np.ndarray, " row"]
     counts: Int[np.ndarray, " group"]
@@ -56,7 +55,7 @@ class Groups:
 
 @dataclass(frozen=True)
 class HalfSplit:
-    """Rows to fit on and rows of other prompts to judge on, and what is taken out of both.
+    """Rows to fit on, held-out rows of other prompts, and what is removed from both.
 
     With `groups` (of both halves' rows by token) each half is centred within them, else both from the mean of the
     fitting rows. Nuisances are regressed out after: `basis` is an orthonormal basis of them at the fitting rows,
@@ -78,7 +77,7 @@ class HalfSplit:
         nuisances: Float[np.ndarray, "row column"],
         tokens: Shaped[np.ndarray, " row"] | None = None,
     ) -> "HalfSplit":
-        """With `tokens` rows whose token does not recur in their half are left out."""
+        """With `tokens`, rows whose token does not recur in their half are left out."""
         n_means, groups = 1, None
         if tokens is not None:
             fitting, held_out = (rows[recurs(tokens[rows])] for rows in (fitting, held_out))
@@ -94,12 +93,12 @@ class HalfSplit:
 
     @property
     def is_usable(self) -> bool:
-        """Whether there is anything to fit and to judge."""
+        """Whether there are enough rows to fit and to test."""
         return self.n_free > 0 and len(self.held_out) > 1
 
     @cached_property
     def taken_out(self) -> Float[np.ndarray, "fitted axis"]:
-        """An orthonormal basis of all that is taken out of the fitting rows: the means, and the nuisances."""
+        """An orthonormal basis of the means and nuisances that are removed from the fitting rows."""
         n = len(self.fitting)
         means = np.full((n, 1), n**-0.5)
         if self.groups is not None:
@@ -152,15 +151,12 @@ def recurs(tokens: Shaped[np.ndarray, " row"]) -> np.ndarray:
 def cloud_permutations(
     cloud: Cloud, groups: Shaped[np.ndarray, " row"], n: int, rng: np.random.Generator
 ) -> Int[np.ndarray, "permutation row"]:
-    """`n` orders of the rows that exchange rows of one group; rows that belong together whole, whatever their groups.
-
-    Rows of a sequence or a cluster depend on one another: exchanged one by one they would give too narrow a null.
-    """
+    """`n` orders of the rows within groups; if rows depend on one another, of whole clusters whatever their groups."""
     return orders_within(groups, n, rng) if cloud.is_alone else shuffles(cloud.units, n, rng)
 
 
 def orders_within(
     groups: Shaped[np.ndarray, " row"], n: int, rng: np.random.Generator
 ) -> Int[np.ndarray, "permutation row"]:
-    """`n` orders of the rows that exchange rows of one group, each by itself."""
+    """`n` orders of single rows within each group."""
     return ordered_within(groups, rng.random((n, len(groups))))

@@ -42,17 +42,18 @@ MEANINGS = {
 SIGNED = ("posterior_kl", "entropy_error", "loss")
 """Measures that an edit may also improve."""
 
+NOTHING_TRIED = Estimates.undefined(
+    "no edit was tried: the probe was given the unedited model alone", words={"top": "none", "last": "the last"}
+)
+
 
 def measures_of(prompts: PromptSet) -> tuple[str, ...]:
-    """What can be measured on these prompts: the primary one, then the error that ratios are taken of.
-
-    That error is above 0 without an edit.
-    """
+    """The measures of these prompts: the primary one, then the error (above 0 without an edit) that ratios are of."""
     return ("next_kl", "loss") if prompts.posterior is None else ("posterior_kl", "entropy_error", "next_kl")
 
 
 def chosen_measure(asked: str, prompts: PromptSet) -> str:
-    """The primary measure; one that these prompts do not allow is refused."""
+    """The primary measure; raise `UsageError` for one that these prompts do not allow."""
     known = measures_of(prompts)
     if asked == "auto":
         return known[0]
@@ -95,14 +96,14 @@ def _by_prompt(values: np.ndarray, prompt: np.ndarray, n: int) -> Float[np.ndarr
 
 
 def n_tried(asked: int | None, are_sequences: bool) -> int:
-    """How many prompts edits are tried on at most: as asked, else 200 sequences or 40 texts."""
+    """The largest number of prompts that edits are tried on; by default 200 sequences or 40 texts."""
     return (200 if are_sequences else 40) if asked is None else asked
 
 
 def choose_prompts(base: Capture, n_prompts: int | None, seed: int) -> np.ndarray:
-    """The drawn prompts that edits are tried on, in their order: all, or so many at random; of SULA the main ones.
+    """The drawn prompts that edits are tried on, in order: all, or a sample spread over clusters; of SULA main ones.
 
-    Every prompt is as likely to be drawn, and they are of as many clusters as can be: each gives as many as its share.
+    Every prompt has the same probability, and each cluster its share.
     """
     rows = base.rows
     usable = rows["drawn"].astype(bool)

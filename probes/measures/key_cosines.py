@@ -1,12 +1,12 @@
-"""What has been called key orthogonality: four kinds of vectors, each with the value that chance gives it.
+"""Four kinds of vectors that have been called orthogonal keys, each compared with chance.
 
-`wk_columns`      columns of W_K, the key projection of one head, in R^d_model. Weights alone.
-`token_keys`      keys of different tokens at one position, heads concatenated. Keys of one token are averaged.
-`head_keys`       keys of the KV heads of one layer at one row.
-`embedding_proxy` embeddings of different tokens: the stand-in for keys of the published code, which holds none.
+`wk_columns`      columns of W_K, the key projection of one head, in R^d_model: weights alone
+`token_keys`      keys of different tokens at one position, heads concatenated, averaged for each token
+`head_keys`       keys of the KV heads of one layer at one row
+`embedding_proxy` embeddings of different tokens: what the published code uses in place of keys
 
-All are measured before rotary embedding, with which keys of equal positions keep their cosines. Every function
-gives the estimates of all layers for each measure (`interp.statistics.cosines.MEASURES`), by its name.
+All are measured before rotary embedding, which leaves cosines at equal positions unchanged. Functions return the
+estimates of all layers for each measure (`interp.statistics.cosines.MEASURES`), by name.
 """
 
 from collections.abc import Mapping
@@ -76,9 +76,8 @@ def head_keys(
 ) -> tuple[dict[str, Estimates], dict[str, Estimates]]:
     """Means over rows layer by layer, and over all layers (one place), bootstrapped over prompts.
 
-    Compared with every head's keys turned by a rotation of its own, the same for all rows and layers: each head's own
-    cloud stays as it is, and chance is in how the clouds of two heads lie to one another. Centred: every head's mean
-    over all rows is taken off its keys, so that what remains is what the prompt changes.
+    Null: each head's keys turned by a random rotation, the same for all rows and layers, which keeps the cloud of each
+    head. Centred: each head's mean over rows is subtracted.
     """
     keys = cloud.points.reshape(*cloud.points.shape[:2], n_heads, -1)
     # centred on each head's mean over the rows, not on the mean over heads

@@ -1,4 +1,4 @@
-"""One layer of one site, and how its raw and scaled coordinates go over into one another."""
+"""One layer of one site, in raw and in scaled coordinates."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ class Scale:
 
     @classmethod
     def of(cls, fitting: np.ndarray, scaling: Scaling) -> "Scale":
-        """Columns that never vary have σ = 0, and are left as they are: they carry nothing either way."""
+        """Columns that never vary have σ = 0 and the divisor 1."""
         fitting = np.asarray(fitting, dtype=np.float64)
         sigma = np.where(constant_columns(fitting), 0.0, fitting.std(axis=0))
         divisor = np.where(sigma > 0, sigma, 1.0) if scaling == "zscored" else np.ones_like(sigma)
@@ -74,24 +74,24 @@ class Layer:
 
     @property
     def scaled(self) -> ScaledRows:
-        """Made anew at each call: the rows of all places at once would not fit in memory."""
+        """Computed at each call: the rows of all layers would not fit in memory."""
         return ScaledRows.of(self.scale.apply(self.points))
 
 
 def layer_columns(places: Sequence[Layer]) -> dict[str, np.ndarray]:
-    """Where each place is and how many different rows it has, as columns of a table."""
+    """Site, layer and number of different rows, as columns of a table."""
     names = ("site", "layer", "n_distinct_rows")
     return {name: np.array([getattr(place, name) for place in places]) for name in names}
 
 
 def at_places(places: Sequence[Layer], about: Mapping[str, Any]) -> dict[str, Any]:
-    """What numbers count, for every place: few also where most of its rows are the same point."""
+    """What is counted at every layer, underpowered too where few rows differ."""
     few = [about["underpowered"] or place.n_distinct_rows < FEW_POINTS for place in places]
     return {**about, "underpowered": few}
 
 
 def by_site(places: Sequence[Layer], arrays: Sequence[Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:
-    """Arrays of every place under the name of its site and their own, layer by layer."""
+    """Arrays named `<site>.<name>`, layer by layer."""
     found: dict[str, list[np.ndarray]] = {}
     for place, kept in zip(places, arrays, strict=True):
         for name, value in kept.items():

@@ -1,4 +1,4 @@
-"""Points for the eye: where each row lies on the first principal axes of every layer, and what it was."""
+"""Coordinates on the first principal axes for maps, and the text of each row."""
 
 from collections.abc import Sequence
 
@@ -28,18 +28,12 @@ def points_table(cloud: Cloud, axes: Sequence[Axes], texts: np.ndarray) -> Table
     n_layers, n_rows = len(axes), cloud.rows.n_rows
     scores = np.concatenate([a.scores[:, :N_AXES] for a in axes]).T
     columns = {"layer": np.repeat(np.arange(n_layers), n_rows), **{f"pc{i + 1}": x for i, x in enumerate(scores)}}
-    rows = _described(cloud, texts)
-    columns |= {name: np.tile(column, n_layers) for name, column in rows.columns.items()}
-    caption = "Coordinates of the rows on the first principal axes, layer by layer; the sign of an axis is arbitrary."
-    return Table(columns, {**dict.fromkeys(columns, "activation"), "layer": "layer", **rows.units}, caption)
-
-
-def _described(cloud: Cloud, texts: np.ndarray) -> Table:
-    """What each row was."""
     names = dict.fromkeys(("prompt", "position", NEXT_ENTROPY, EXACT_ENTROPY, cloud.target.name, "domain"))
-    columns = {name: cloud.rows[name] for name in names if name in cloud.rows}
-    columns["text"] = texts
-    return Table(columns, {name: cloud.rows.units.get(name, LABEL) for name in columns})
+    described = {name: cloud.rows[name] for name in names if name in cloud.rows} | {"text": texts}
+    columns |= {name: np.tile(column, n_layers) for name, column in described.items()}
+    caption = "Coordinates of the rows on the first principal axes, layer by layer; the sign of an axis is arbitrary."
+    units = {"layer": "layer", **{name: cloud.rows.units.get(name, LABEL) for name in described}}
+    return Table(columns, dict.fromkeys(columns, "activation") | units, caption)
 
 
 def snippets(rows: Table, capture: Capture) -> np.ndarray:

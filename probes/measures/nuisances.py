@@ -1,4 +1,4 @@
-"""What must not pass for uncertainty: length, position, domain, the last token and how expected it was."""
+"""Nuisances that could be mistaken for the target: length, position, domain, last token, surprisal."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from .sample_sizes import MIN_LEVEL
 _RANK = 1e-9
 _MOST_KNOTS = 5
 _PER_KNOT = 20
-"""Clusters (or prompts that stand alone) for each knot of a spline; with fewer than two knots it is a straight line."""
+"""Clusters (or prompts without one) for each knot of a spline; with fewer than two knots it is a straight line."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Design:
     names: tuple[str, ...]
 
     def predicted(self, targets: Float[np.ndarray, "row target"]) -> Float[np.ndarray, "row target"]:
-        """What a regression on these columns tells of the targets."""
+        """The targets, predicted by regression on these columns."""
         basis, _ = orthonormal(self.values)
         return basis @ (basis.T @ targets)
 
@@ -47,9 +47,8 @@ def nuisance_design(
 ) -> Design:
     """Length, position, the `levels` that rows have and further `numbers`, as far as they vary.
 
-    Numbers act along a cubic spline, as many knots as the clusters of prompts bear. Levels have a column where `least`
-    clusters share them; what is rarer is one level together. Positions are levels in sequences, where the same ones
-    recur; in texts the position is the length.
+    Numbers act along a cubic spline, with more knots for more clusters. Levels have a column if `least` clusters share
+    them, rarer ones together. Positions are levels in sequences; in texts the position is the length.
     """
     clusters = clusters_of(rows)
     n_knots = min(_MOST_KNOTS, len(np.unique(clusters)) // _PER_KNOT)
@@ -74,7 +73,7 @@ def nuisance_design(
 
 
 def _curves(values: Float[np.ndarray, " row"], n_knots: int) -> Float[np.ndarray, "row column"]:
-    """What a cubic spline over the quantiles of the values can tell; with fewer than two knots, a straight line."""
+    """A cubic spline basis over the quantiles of the values; with fewer than two knots, a straight line."""
     from sklearn.preprocessing import SplineTransformer  # imports pandas, which no completion of a word can wait for
 
     if n_knots < 2:

@@ -1,4 +1,4 @@
-"""Exchanges within strata, and bootstrap bands of means, over whole clusters."""
+"""Permutations within strata, and bootstrap bands of means, of whole clusters."""
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -10,11 +10,11 @@ from interp.statistics.resampling import bootstrap_weights, n_before, ordered_wi
 def permutations_within(
     stratum: Int[np.ndarray, " row"], cluster: Int[np.ndarray, " row"], n: int, rng: np.random.Generator
 ) -> Int[np.ndarray, "permutation row"]:
-    """`n` orders of the rows in which whole clusters are exchanged with clusters of the same strata, row by row.
+    """`n` orders of the rows that permute whole clusters with the same set of strata.
 
-    Rows of equal k are exchanged only among themselves, and sequences keep their positions. Exact where the model's
-    answer depends on how much was shown, and not on what; a cluster like no other stays as it is. Of clusters of
-    unequal size one receives the first rows that the other has of each stratum, or these over again.
+    Rows stay in their stratum, and a cluster with a unique set of strata stays in place. Exact if the model's answer
+    depends only on how much was shown. Between clusters of unequal size, the first rows of a stratum are used, or
+    repeated.
     """
     by_cluster = np.lexsort((stratum, cluster))
     ends = np.flatnonzero(np.diff(cluster[by_cluster])) + 1
@@ -38,10 +38,7 @@ def permutations_within(
 def rearranged_within(
     unit: Int[np.ndarray, " row"], cluster: Int[np.ndarray, " row"], n: int, rng: np.random.Generator
 ) -> Int[np.ndarray, "permutation row"]:
-    """`n` orders of the rows: of whole clusters where a unit has one row, else those of each unit among themselves.
-
-    Units of one cluster are rearranged alike.
-    """
+    """`n` orders of the rows: of whole clusters if units have one row, else within units, the same in a cluster."""
     if len(np.unique(unit)) == len(unit):
         return shuffles(cluster, n, rng)
     cell = np.unique(np.stack([cluster, n_before(unit)]), axis=1, return_inverse=True)[1]

@@ -1,17 +1,24 @@
-"""Findings in parts, and where the rows of tables by head are."""
+"""Findings in parts, and columns of tables by layer and by head."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
+from jaxtyping import Float
 
 from interp.findings import Scalar
+from interp.statistics.estimates import Estimates
+from interp.statistics.units import Units
 from interp.table import Table
+
+from .prompt_effects import harm_estimates
+
+Profile = Float[np.ndarray, "unit layer head"]
 
 
 @dataclass(frozen=True)
 class Part:
-    """A part of what a probe found, to be joined into the findings; of what could not be measured a note says why."""
+    """A part of a probe's findings; notes say why something could not be measured."""
 
     scalars: Mapping[str, Scalar] = field(default_factory=dict)
     tables: Mapping[str, Table] = field(default_factory=dict)
@@ -19,5 +26,19 @@ class Part:
 
 
 def head_columns(n_layers: int, n_heads: int) -> dict[str, np.ndarray]:
-    """Where each row of a table is that goes head by head, layer after layer."""
+    """The layer and the head of each row of a table."""
     return {"layer": np.repeat(np.arange(n_layers), n_heads), "head": np.tile(np.arange(n_heads), n_layers)}
+
+
+def profile_columns(
+    units: Units, signs: np.ndarray, profiles: Mapping[str, Profile], *, gains: Collection[str], bare: Collection[str]
+) -> tuple[dict[str, np.ndarray | Estimates], dict[str, np.ndarray | Estimates]]:
+    """Means over units of every profile, by layer and by head; `gains` have a p from flipped signs, `bare` no band."""
+    _, n_layers, n_heads = next(iter(profiles.values())).shape
+    by_layer: dict[str, np.ndarray | Estimates] = {"layer": np.arange(n_layers)}
+    by_head: dict[str, np.ndarray | Estimates] = {**head_columns(n_layers, n_heads)}
+    for name, profile in profiles.items():
+        for columns, values in ((by_layer, profile.mean(axis=2)), (by_head, profile.reshape(units.n, -1))):
+            found = harm_estimates(values, units, signs if name in gains else None)
+            columns[name] = found.value if name in bare else found
+    return by_layer, by_head

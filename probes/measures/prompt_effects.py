@@ -1,12 +1,12 @@
-"""Statistics of effects by prompt: does one head stand out, and is every layer needed?
+"""Statistics of effects by prompt: does one head matter most, and is every layer needed?
 
-Effects are bits of harm `[unit, ...]`; a unit is a prompt or a sequence. Intervals resample units.
+Effects are bits of harm `[unit, ...]`, where a unit is a prompt or a sequence. Intervals resample clusters of units.
 
-    one head        ratio of the largest mean effect to the second largest. Null: the two exchanged in random units; p
-                    is of the gap between them in bits, which is always defined. Which two they are is taken from the
-                    data: exact where the two stand above all others and are alike, conservative where more are alike
-    every layer     error with a layer bypassed over the error without, the smallest of all layers; p is the largest of
-                    the layers' one-sided p (intersection-union): small only where every layer is needed
+    one head        ratio of the largest mean effect to the second largest. Null: the two swapped in random units; p is
+                    of their difference in bits, which is always defined. The two are chosen from the data: exact if
+                    they are equal and above all others, conservative if more are equal
+    every layer     smallest ratio, over layers, of the error with a layer bypassed to that without; p is the largest
+                    one-sided p of all layers (intersection-union): small only if every layer is needed
 """
 
 from dataclasses import dataclass, replace
@@ -27,7 +27,7 @@ def harm_estimates(
 ) -> Estimates:
     """Means over units; `p` two-sided, corrected over all entries by the largest.
 
-    Without `signs` there is no p: of a divergence, which is never negative, signs say nothing.
+    Without `signs` there is no p: a divergence is never negative.
     """
     return replace(units.estimates(effects), p=None if signs is None else flip_p(effects, signs))
 
@@ -51,9 +51,9 @@ def top_head(
     effects: Float[np.ndarray, "unit head"], units: Units, signs: Float[np.ndarray, "permutation unit"],
     stands_for: Float[np.ndarray, "one_and_resamples head"] | float = 1.0,
 ) -> TopHead:  # fmt: skip
-    """Whether one head stands out. Resamples hold the two heads fixed.
+    """Whether one head matters more than the second; resamples hold the two fixed.
 
-    The share is that in the harm of all harmful heads, of which each measured one `stands_for` so many.
+    The share is of the harm of all harmful heads, each measured one weighted by how many it `stands_for`.
     """
     means = np.vstack([mean_of_units(effects), units.resampled(effects)])
     second, top = (int(i) for i in np.argsort(means[0], kind="stable")[-2:])

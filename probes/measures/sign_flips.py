@@ -1,7 +1,4 @@
-"""Gains that are as often losses: the null of paired differences, by flipping the sign of whole prompts.
-
-Where a row owes nothing to what it is compared with, each prompt's difference is as likely positive as negative.
-"""
+"""Sign-flip tests of paired differences: under the null, each prompt's difference has a random sign."""
 
 from dataclasses import replace
 from typing import Any
@@ -29,8 +26,8 @@ def flip_p(
 ) -> Float[np.ndarray, " statistic"]:
     """p of every mean gain, two-sided.
 
-    Corrected over all of them by the largest |mean| / spread under the same signs; the spread √Σ gain² is the same
-    whatever the signs, and puts loud and silent heads on one scale. A gain that is 0 in every prompt has p = 1.
+    Corrected over all by the largest |mean| / spread under the same signs, where the spread √Σ gain² does not depend on
+    the signs. A gain that is 0 in every prompt has p = 1.
     """
     length = np.sqrt(np.square(np.nan_to_num(gain)).sum(axis=0))
     n = (~np.isnan(gain)).sum(axis=0)

@@ -1,8 +1,8 @@
 """Numbers with and without the first position: which of the two is the headline.
 
-A head that matches content takes weight from a sink. This raises the mean weight of the other keys and the entropy of
-the row, so numbers of whole rows can change sign. With a large sink, the variant without the first position is the
-headline; otherwise the number of whole rows is, and it is significant only if the variant agrees.
+Attention to content takes weight from a sink, which raises the weight of all other keys and the entropy of the row.
+With a large sink, the variant without the first position is the headline; otherwise the number of whole rows is, and it
+is significant only if the variant agrees.
 """
 
 from collections.abc import Mapping
@@ -18,8 +18,8 @@ from interp.statistics.units import mean_of_units
 SINK_LEVEL = 0.1
 """Mean weight on the first position, beyond what a uniform row would give it, above which it is a sink.
 
-A uniform row's share is taken off since short rows have few keys: in a tunnel the first row has one. Below a tenth,
-what a sink hides or lends is a tenth of the row; a planted excess of a half turns the sign of every contrast.
+A uniform row's share is subtracted, as short rows have few keys: in a tunnel the first row has one. Below a tenth a
+sink changes at most a tenth of the row; a planted excess of a half reverses the sign of every contrast.
 """
 
 _MOST_NAMED = 12
@@ -42,10 +42,9 @@ def with_variants(declared: Mapping[str, Quantity], suffix: str = "") -> dict[st
 
 
 def read_first(declared: Quantities, sink: float, suffix: str = "") -> Quantities:
-    """With a sink, the variant takes the place of the number, which is its control then, and not an essential one.
+    """With a sink, the variant replaces the number, which becomes a control that is not essential.
 
-    The number of whole rows may have the wrong sign there and decides nothing. `sink` is the weight beyond a uniform
-    row's. Without one the variant has to agree.
+    `sink` is the weight beyond a uniform row's. Without a sink the variant has to agree.
     """
     if sink <= SINK_LEVEL:
         return declared

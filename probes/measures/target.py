@@ -1,7 +1,6 @@
-"""What a probe seeks in the activations: the next-token entropy, or a column of the prompts that the user names.
+"""The target of a probe: the next-token entropy, or a column of the prompts that the user names.
 
-A direction orders rows, so the values are numbers: a numeric column as it is, or `column=value`, which is 1 where the
-column has that value and 0 elsewhere (one value against the rest).
+A direction orders rows, so values are numbers: a numeric column, or `column=value`, which is 1 for that value, else 0.
 """
 
 from collections.abc import Mapping
@@ -19,14 +18,14 @@ from .sample_sizes import MIN_LEVEL
 
 NEXT_ENTROPY, EXACT_ENTROPY = "next_entropy_bits", "bayes_entropy_bits"
 COLUMN = "target"
-"""The column of a table that names its target, where that is not the next-token entropy."""
+"""The column of a table that names its target, if it is not the next-token entropy."""
 
 ROUNDING_BITS = 1e-5
 """Range within which entropies differ by the rounding of float32 alone: ten times what one of 15 bits is off by."""
 
 _MEASURED = frozenset({"length", NEXT_ENTROPY, "position"})
 _PLACES = frozenset({"drawn", "prompt", "stratum", "token"})
-"""Columns that rows have beside those of the prompts, once a model has read them: numbers, and where a row is."""
+"""Columns that captured rows have beside those of the prompts: numbers, and where a row is."""
 
 _SHOWN = 6
 _TRUE, _FALSE = {"True", "true"}, {"False", "false"}
@@ -34,7 +33,7 @@ _TRUE, _FALSE = {"True", "true"}, {"False", "false"}
 
 @dataclass(frozen=True)
 class Target:
-    """A column by name, or one value of it (`column=value`); names are refused unless all can be sought at once."""
+    """A column, or one value of it (`column=value`). Only `takes_names` allows a column of names."""
 
     name: str = NEXT_ENTROPY
     takes_names: bool = False
@@ -46,7 +45,7 @@ class Target:
 
     @property
     def column(self) -> str:
-        """The column without the value that is sought in it; of a column whose name has a `=`, what stands before."""
+        """The name before any `=`."""
         return self.name.partition("=")[0]
 
     @property
@@ -57,12 +56,12 @@ class Target:
 
     @property
     def brief(self) -> str:
-        """What it is called where a word has to do."""
+        """A short name."""
         return "entropy" if self.is_entropy else self.words
 
     @property
     def title(self) -> str:
-        """The same at the beginning of a title."""
+        """The short name at the beginning of a title."""
         return "Entropy" if self.is_entropy else self.words
 
     @property
@@ -81,21 +80,21 @@ class Target:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What has to be said beside the numbers: nothing of the default."""
+        """A note that names the target, if it is not the default."""
         return () if self.is_entropy else (f"Target: {self.words}, in the place of the model's next-token entropy.",)
 
     @property
     def prefix(self) -> str:
-        """What begins the names of numbers about it."""
+        """The beginning of its numbers' names."""
         return "entropy" if self.is_entropy else self.name
 
     @property
     def predicted(self) -> str:
-        """The column of a table that holds what is predicted of it."""
+        """The column of a table that holds predictions of it."""
         return "predicted_bits" if self.is_entropy else "predicted"
 
     def refuse(self, prompts: PromptSet) -> None:
-        """Raise `PromptError` where prompts lack the column, or its values cannot be sought; before a model reads."""
+        """Raise `PromptError` where prompts lack the column, or its values are no target."""
         if self.is_entropy:
             return
         column, level = self._parts(prompts.units)
@@ -106,10 +105,7 @@ class Target:
             self._checked(np.array(found), level, units, is_label=prompts.units[column] == LABEL)
 
     def added_to(self, rows: Table) -> Table:
-        """The rows with the target's numbers in a column of its name; `PromptError` where they cannot be sought.
-
-        Entropies that differ by rounding alone are all the same.
-        """
+        """The rows with a column of the target's name and values, entropies `steady`; raise `PromptError` as above."""
         for name in {NEXT_ENTROPY, EXACT_ENTROPY} & {*rows.columns}:
             rows = rows.with_column(name, steady(rows[name]), rows.units[name])
         if self.is_entropy:
@@ -130,7 +126,7 @@ class Target:
         return cls(str(table[COLUMN][0]), takes_names) if COLUMN in table and table.n_rows else cls()
 
     def _parts(self, units: Mapping[str, str]) -> tuple[str, str | None]:
-        """The column, and the value that is sought in it, if one is; `PromptError` where there is no such column."""
+        """The column and the value after `=`, if any; raise `PromptError` where there is no such column."""
         known = {*units} | _MEASURED
         if self.name in known - _PLACES:
             return self.name, None
@@ -151,9 +147,9 @@ class Target:
         *,
         is_label: bool,
     ) -> Shaped[np.ndarray, " row"]:
-        """The target at every row; `PromptError` where it is no number, missing, or hardly ever varies.
+        """The target at every row; raise `PromptError` where it is no number, missing, or hardly ever varies.
 
-        Numbers that are labels are names where names are taken. True and false are 1 and 0, written out as well.
+        True and false, also as words, are 1 and 0. With `takes_names`, other labels are names.
         """
         names = np.array([_written(value) for value in values.tolist()])
         is_missing = ~np.isfinite(values) if values.dtype.kind == "f" else names == "nan"
@@ -195,7 +191,7 @@ class Target:
 
 
 def steady(entropies: Float[np.ndarray, " row"]) -> Float[np.ndarray, " row"]:
-    """Entropies in bits; where they differ by rounding alone, their median at every row: there is nothing to order."""
+    """Entropies in bits; where they differ by rounding alone, their median at every row."""
     return np.full_like(entropies, np.median(entropies)) if np.ptp(entropies) <= ROUNDING_BITS else entropies
 
 

@@ -1,8 +1,6 @@
 """Cosines between vectors of different tokens at one position: keys of the hypotheses, or embeddings.
 
-The vectors of one token at one position are averaged over the contexts it stands in, the tokens of a position make
-a set (statistics.cosines), and positions are averaged. Keys are never compared across positions, where rotary embedding
-turns them differently.
+Vectors are averaged over contexts, compared within a position (statistics.cosines), and positions are averaged.
 """
 
 from collections.abc import Mapping, Sequence
@@ -101,8 +99,7 @@ def token_cosines(
 def no_token_sets(base: Capture) -> str:
     """Why keys cannot be compared between tokens here; empty where they can.
 
-    A tunnel shows every hypothesis at its scored positions. Texts have to hold one position and differ in their last
-    word alone, else it is contexts that are compared.
+    A tunnel shows every hypothesis at its scored positions. Texts must have one position and differ in the last word.
     """
     if len(np.unique(base.rows["token"])) < 2:
         return "all rows hold one token"

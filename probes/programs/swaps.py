@@ -30,10 +30,10 @@ from interp.statistics.cosines import random_subspace
 from interp.statistics.estimates import Estimates
 from interp.statistics.intervals import null_from_draws
 from interp.statistics.quantities import Quantities, Quantity
-from interp.statistics.units import clusters_of, counted, mean_bounds, resampled_unit, too_few
+from interp.statistics.units import clusters_of, counted, mean_bounds, resampled_unit
 from interp.table import LABEL, Table
 
-from ..measures.sample_sizes import FEW_PAIRS
+from ..measures.sample_sizes import FEW_PAIRS, with_least
 from ..measures.target import Target
 
 OUTPUT = Need("outcome_log_prob")
@@ -275,7 +275,8 @@ def mean_estimates(
 ) -> Estimates:  # fmt: skip
     """Means over units, one place a swap, whole clusters resampled."""
     bounds = [mean_bounds(mine, clusters, n_bootstrap) or (np.nan, np.nan) for mine in by_unit]
-    about = counted(np.arange(len(clusters)), clusters, unit) | too_few(len(np.unique(clusters)), FEW_PAIRS)
+    about = counted(np.arange(len(clusters)), clusters, unit)
+    about = with_least(about, len(np.unique(clusters)), FEW_PAIRS)
     words = {"drawn": resampled_unit(about), **words}
     return Estimates(by_unit.mean(axis=1), np.array(bounds).T, about=about, words=words)
 

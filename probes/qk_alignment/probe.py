@@ -28,7 +28,7 @@ from interp.statistics.units import Units, mean_of_units
 
 from ..measures.depth_curve import depth_estimates
 from ..measures.finite import finite_or_absent
-from ..measures.head_profiles import Profile, profile_columns
+from ..measures.profiles import Profile, profile_columns
 from ..measures.sign_flips import flip_p, gain_estimates
 from ..measures.sinks import read_first, sink_note, turned, turned_heads_note, without_first
 from .binding import KEYS, MASS_BEFORE, binding_findings

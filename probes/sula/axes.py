@@ -1,4 +1,4 @@
-"""The axes along which values may move, fitted to half of the clusters for the others to judge, in many half splits."""
+"""The axes along which values may move, fitted to half of the clusters, in many half splits."""
 
 from dataclasses import dataclass
 
@@ -42,12 +42,12 @@ def fit_axes(
 
 
 def _fitted_on(fitting: Bool[np.ndarray, " row"]) -> HalfSplit:
-    """These rows to fit on, and all rows to have a coordinate."""
+    """A half split with these rows to fit on, and all rows to predict."""
     return HalfSplit.of(np.flatnonzero(fitting), np.arange(len(fitting)), np.empty((len(fitting), 0)))
 
 
 def _about_mean(points: Float[np.ndarray, "row feature"], fitting: Bool[np.ndarray, " row"]) -> ScaledRows:
-    """All rows of a layer from the mean of the fitting ones; zeros where these are one point."""
+    """All rows of a layer less the mean of the fitting ones; zeros where these are one point."""
     rows = points.astype(np.float64)
     mean = rows[fitting].mean(axis=0)
     rows -= mean
@@ -57,7 +57,7 @@ def _about_mean(points: Float[np.ndarray, "row feature"], fitting: Bool[np.ndarr
 
 
 def _coefficients(form: HalfForm, half_split: HalfSplit, answers: Answers) -> Float[np.ndarray, "component axis"]:
-    """Coefficients of `AXES` on the principal axes, such that readouts of them are coordinates."""
+    """Coefficients of `AXES` on the principal axes, scaled so that predictions are coordinates."""
     fitting = half_split.fitting
     target = answers.entropy_exact[fitting] - answers.entropy_exact[fitting].mean()
     ridge = fit_ridge(form.axes, target[:, None], answers.cluster[fitting], half_split.taken_out).coefficients
@@ -102,6 +102,6 @@ class Halved:
 
     @property
     def mean(self) -> Float[np.ndarray, "axis layer row"]:
-        """Of every row over the half splits that it judges; NaN for one that judges none."""
+        """The mean of every row over the half splits that hold it out; NaN without any."""
         weight = self.held_out.sum(axis=0)
         return ratio(np.einsum("halr,hr->alr", self.coordinates, self.held_out.astype(np.float64)), weight)

@@ -89,7 +89,7 @@ def _answers(table: Table, x: str, y: str, x_title: str, y_title: str) -> Chart:
 
 
 def _places(table: Table) -> list[str]:
-    """What was asked, where the table holds it, else how much was shown."""
+    """The text of each row, or the amount of evidence."""
     if "text" in table:
         return [str(text) for text in table["text"]]
     shown = [f"evidence {amount:g}" for amount in table["evidence"]]

@@ -1,15 +1,12 @@
-"""How a coordinate moves as evidence comes in: with its amount, with the exact entropy, and at equal amounts.
+"""How a coordinate moves with evidence: rank correlations for every layer and axis.
 
-Three rank correlations of a coordinate (of every layer and axis):
-
-    evidence         with how much was shown. One row a problem: Spearman's ρ. Many rows a problem or sequence: the
-                     mean of each one's own ρ
+    evidence         with the amount shown. One row a problem: Spearman's ρ; otherwise the mean ρ within problems or
+                     sequences
     entropy          with H_Bayes
-    entropy_within   the same with ranks taken among rows that were shown equally much: what is left of it once
-                     amount, length and format are the same
+    entropy_within   the same with ranks among rows with equal amounts, which also holds length and format fixed
 
 Axes are fitted to one half of the clusters and tested on the other; a number is the mean over random splits (`axes`),
-and its interval and p contain the scatter of refitting. All are two-sided, over layers and axes together (Westfall and
+and its interval and p include the scatter of refitting. All are two-sided, over layers and axes together (Westfall and
 Young 1993).
 """
 
@@ -45,7 +42,7 @@ def movement_of_halves(
 
 
 def _defined(found: Sequence[Float[np.ndarray, " place"]]) -> Float[np.ndarray, "split place"]:
-    """What half splits say whose held-out rows differ in the variable at all; all of them where fewer than two do."""
+    """The values of half splits whose held-out rows vary, or all if fewer than two do."""
     values = np.array(found)
     defined = values[np.isfinite(values).any(axis=1)]
     return defined if len(defined) > 1 else values

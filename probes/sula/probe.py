@@ -1,15 +1,14 @@
 """Evidence about a latent label: do answers and values follow the exact posterior as examples come in?
 
-Prompts of `sula` carry the posterior of an ideal reader; so do the sequences of a wind tunnel, and the probe treats
-them alike. Two questions:
+Prompts of `sula` carry the posterior of an ideal reader, and so do the sequences of a wind tunnel. Two questions:
 
     calibration  is the model's distribution over the outcomes the exact one (`calibration`)?
-    movement     does a coordinate of the values move with the evidence, where the axis was fitted to other problems
-                 (`movement`)? PC1, which Paper III calls the entropy axis, and ridge on H_Bayes
+    movement     does a coordinate of the values move with the evidence, along an axis fitted to other problems
+                 (`movement`)? The axes are PC1, which Paper III calls the entropy axis, and ridge on H_Bayes
 
-The headline is about the condition `main`. There a prompt's length grows with k, so
-movement with k in equally long prompts (`padded`), and movement with H_Bayes among prompts of equal k, stand beside it.
-Formulas, nulls and failure modes are in docs/reference/probes.
+The headline is about the condition `main`, where length grows with k; movement with k in prompts of equal length
+(`padded`) and movement with H_Bayes among prompts of equal k are reported too. Formulas, nulls and failure modes are in
+docs/reference/probes.
 
 Source: Paper III (arXiv 2512.23752), sections 4.3 and 5.2.
 """
@@ -25,17 +24,18 @@ from interp.capture import Capture
 from interp.errors import PromptError
 from interp.findings import Findings
 from interp.need import Need
-from interp.probe import AnalysisCost, Figure, Probe, Readout, Sentences
+from interp.probe import AnalysisCost, Probe, Readout, Sentences
 from interp.prompt import PromptSet
 from interp.statistics.estimates import Estimates
 from interp.statistics.quantities import Quantities
-from interp.statistics.units import too_few
+from interp.statistics.resampling import bootstrap_weights
 
 from ..measures.answers import Answers
-from ..measures.calibration import Resamples, calibration
+from ..measures.calibration import calibration
 from ..measures.cloud import Cloud, own_number, refuse_layer
 from ..measures.field_checks import refuse_too_few, refuse_unknown
-from ..measures.sample_sizes import FEW_HALVED, MIN_HALVES
+from ..measures.permutations import permutations_within
+from ..measures.sample_sizes import FEW_HALVED, MIN_HALVES, with_least
 from .axes import AXES, N_HALF_SPLITS, Halved, fit_axes
 from .figures import sula_figures
 from .movement import movement_of_halves
@@ -111,8 +111,11 @@ class Sula(Probe):
         calibrated: dict[str, Mapping[str, Estimates]] = {}
         for i, condition in enumerate(answers.conditions):
             mine = answers.where(answers.condition == condition)
-            resamples = Resamples.of(mine, *n_draws, self._rng(1, i))
-            calibrated[condition] = calibration(mine, resamples, base.model.vocab_size)
+            rng = self._rng(1, i)
+            orders = permutations_within(mine.stratum, mine.cluster, self.n_permutations, rng)
+            # resampled within strata: how many prompts there are of each k is design, not chance
+            weights = bootstrap_weights(mine.cluster, mine.stratum, self.n_bootstrap, rng)
+            calibrated[condition] = calibration(mine, orders, weights, base.model.vocab_size)
         firsts = {"in": np.ones_like(shown)} | ({"out": shown} if shown.any() and not shown.all() else {})
         halved = {
             first: Halved.of(cloud.points, answers, kept & fitting, self._rng(2)) for first, kept in firsts.items()
@@ -148,8 +151,7 @@ class Sula(Probe):
         problems = {prompt.columns.get("problem", i) for i, prompt in enumerate(prompts.prompts)}
         _refuse_few(len(problems), "problem" if "problem" in prompts.units else prompts.unit)
 
-    def figures(self, findings: Findings) -> tuple[Figure, ...]:
-        return sula_figures(findings)
+    figures = staticmethod(sula_figures)
 
     def refuse_fields(self, n_layers: int | None) -> None:
         refuse_unknown(self)
@@ -160,7 +162,7 @@ class Sula(Probe):
         return np.random.default_rng([self.seed, *key])
 
     def _tests(self, firsts: Mapping[str, np.ndarray], halved: Mapping[str, Halved], answers: Answers) -> Tests:
-        """Values along axes of other clusters in every condition; with and without first amounts."""
+        """The tests of every condition, with and without rows that show no evidence."""
         tests: Tests = {}
         for (first, kept), condition in product(firsts.items(), answers.conditions):
             rows = kept & (answers.condition == condition)
@@ -169,12 +171,12 @@ class Sula(Probe):
                 continue
             rng = self._rng(6, 2 * len(tests))
             found = movement_of_halves(halved[first], answers, rows, self.n_permutations, rng)
-            about = mine.counted | too_few(mine.n_clusters, FEW_HALVED)
+            about = with_least(mine.counted, mine.n_clusters, FEW_HALVED)
             tests[condition, first] = {n: replace(of, why=_STILL, about=about) for n, of in found.items()}
         return tests
 
     def _movements(self, tests: Tests, answers: Answers, layer: int, n_layers: int) -> dict[str, Estimates]:
-        """The primary place of the primary condition and of equally long prompts, with first amounts and without."""
+        """The numbers at the primary layer and axis."""
         place = AXES.index(self.axis) * n_layers + layer
         moved = {}
         for name, (condition, variable, _) in MOVEMENTS.items():
@@ -205,7 +207,7 @@ class Sula(Probe):
 
 
 def _refuse_few(n: int, unit: str) -> None:
-    """Problems (sequences) are what is dealt to the two halves, in all their conditions."""
+    """Raise `PromptError` for too few problems (sequences) to split into halves."""
     if n < MIN_HALVES:
         raise PromptError(
             asked=f"an axis fitted on one half of {n} {unit}s and tested on the other",

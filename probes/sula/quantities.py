@@ -1,6 +1,6 @@
 """The numbers of the SULA probe: what each means, what it is compared with, and which of them the page puts first.
 
-Slots: `{unit}` what is resampled, `{amount}` the column that counts the evidence.
+Slots: `{unit}`, the resampled unit; `{amount}`, the column that counts the evidence.
 """
 
 from itertools import product

@@ -1,11 +1,11 @@
 """The tables of the SULA probe: by condition, along the evidence, by layer, and prompt by prompt."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from itertools import product
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 
 from interp.capture import Capture
 from interp.information import entropy_bits
@@ -13,7 +13,6 @@ from interp.statistics.estimates import Estimates
 from interp.table import Table
 
 from ..measures.answers import Answers
-from ..measures.calibration import Constants
 from ..measures.maps import snippets
 from ..measures.permutations import mean_bands, rearranged_within
 from .axes import AXES
@@ -30,7 +29,7 @@ def by_condition_table(answers: Answers, found: Mapping[str, Mapping[str, Estima
         parts.append({
             "condition": np.array(condition), "n": np.array(mine.n_units),
             **{name: replace(number, null=None) for name, number in numbers.items()},
-            "kl_reverse": reverse, **_beside(mine, Constants.of(mine)),
+            "kl_reverse": reverse, **_beside(mine, mine.entropy_exact),
         })  # fmt: skip
     return QUANTITIES.stacked(
         parts,
@@ -41,9 +40,13 @@ def by_condition_table(answers: Answers, found: Mapping[str, Mapping[str, Estima
     )
 
 
-def _beside(answers: Answers, constants: Constants) -> dict[str, np.ndarray]:
-    """Mean errors of readers without skill, and of one who knows that labels are noise (NaN where none is known)."""
-    named = {"mean_constant": constants.mean, "best_constant": constants.best, "always_open": constants.open}
+def _beside(answers: Answers, exact: Float[np.ndarray, " row"]) -> dict[str, np.ndarray]:
+    """Mean errors of readers who always name the mean or the median of `exact` entropies, or all outcomes open.
+
+    And of one who knows that labels are noise (NaN where none is known).
+    """
+    most = np.log2(answers.posterior.shape[1])
+    named = {"mean_constant": exact.mean(), "best_constant": np.median(exact), "always_open": most}
     found = {f"error_{name}": np.abs(value - answers.entropy_exact) for name, value in named.items()}
     noise, unknown = answers.noise, np.full(1, np.nan)
     found["error_noise_reader"] = unknown if noise is None else np.abs(answers.entropy_model - entropy_bits(noise))
@@ -52,30 +55,24 @@ def _beside(answers: Answers, constants: Constants) -> dict[str, np.ndarray]:
     return {name: np.array(values.mean()) for name, values in found.items()}
 
 
-def _cells(answers: Answers) -> Iterator[tuple[str, float, Bool[np.ndarray, " row"]]]:
-    """Every condition and amount of evidence in it, and which rows have both."""
-    for condition in answers.conditions:
-        in_condition = answers.condition == condition
-        for amount in np.unique(answers.evidence[in_condition]).tolist():
-            yield condition, amount, in_condition & (answers.evidence == amount)
-
-
 def along_table(answers: Answers, n_bootstrap: int, rng: np.random.Generator) -> Table:
     """Calibration by condition and amount of evidence."""
     parts = []
-    for condition, amount, at in _cells(answers):
-        mine, constants = answers.where(at), Constants.of(answers.where(answers.condition == condition))
-        error = mine.entropy_model - mine.entropy_exact
-        banded = {"model_entropy": mine.entropy_model, "residual": error, "error": np.abs(error), "kl": mine.kl}
-        values = np.stack(list(banded.values()))
-        means = Estimates(values.mean(axis=1), mean_bands(values, mine.cluster, n_bootstrap, rng))
-        parts.append({
-            "condition": np.array(condition), "evidence": np.array(amount), "n": np.array(len(mine)),
-            **{name: means.at([i]) for i, name in enumerate(banded)},
-            "bayes_entropy": np.array(mine.entropy_exact.mean()),
-            "outcome_mass": np.array(np.exp2(mine.log_mass).mean()),
-            **_beside(mine, constants),
-        })  # fmt: skip
+    for condition in answers.conditions:
+        whole = answers.where(answers.condition == condition)
+        for amount in np.unique(whole.evidence):
+            mine = whole.where(whole.evidence == amount)
+            error = mine.entropy_model - mine.entropy_exact
+            banded = {"model_entropy": mine.entropy_model, "residual": error, "error": np.abs(error), "kl": mine.kl}
+            values = np.stack(list(banded.values()))
+            means = Estimates(values.mean(axis=1), mean_bands(values, mine.cluster, n_bootstrap, rng))
+            parts.append({
+                "condition": np.array(condition), "evidence": np.array(amount), "n": np.array(len(mine)),
+                **{name: means.at([i]) for i, name in enumerate(banded)},
+                "bayes_entropy": np.array(mine.entropy_exact.mean()),
+                "outcome_mass": np.array(np.exp2(mine.log_mass).mean()),
+                **_beside(mine, whole.entropy_exact),
+            })  # fmt: skip
     return QUANTITIES.stacked(
         parts,
         "Means by amount of evidence with 95 % bootstrap bands; the residual is H_model − H_Bayes. Constants are those "

@@ -13,7 +13,7 @@ from interp.need import Need
 from ..measures.cloud import Cloud
 from ..measures.finite import finite
 from ..measures.halves import HalfSplit
-from ..measures.sample_sizes import FEW_HALVES
+from ..measures.sample_sizes import FEW_HALVES, with_least
 from .readout import Labels, Split
 
 SURPRISAL = Need("next_loss", at="before_last")
@@ -76,11 +76,8 @@ def _counted(pool: Cloud, half_splits: Sequence[HalfSplit], least: int) -> dict[
     n, n_clusters = (
         round(np.mean([len(np.unique(names[rows])) for rows in taking_part])) for names in (pool.prompts, pool.units)
     )
-    is_few, enough = n_clusters < least, -(-least * pool.n_units // n_clusters) if n_clusters else None
-    return {
-        **pool.counted, "n": n, "n_clusters": None if pool.clusters is None else n_clusters,
-        "underpowered": is_few, "enough": enough if is_few else None,
-    }  # fmt: skip
+    about = pool.counted | {"n": n, "n_clusters": None if pool.clusters is None else n_clusters}
+    return with_least(about, n_clusters, least, pool.n_units)
 
 
 def surprisal_of(base: Capture) -> dict[str, Float[np.ndarray, " row"]]:

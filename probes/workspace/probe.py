@@ -1,13 +1,9 @@
 """Workspace: is what the model infers held in the directions that its prediction depends on?
 
-At every depth the J-space is taken from the Jacobian lens (`space`), and what lies in it is compared with the same
-space whose coordinates are shuffled, in order and sign.
-
-A subspace of many dimensions decodes a lot, whatever it is: that something can be decoded proves nothing without other
-subspaces, and the whole stream stands beside them as the most there is. Uniformly random ones would not do: some
-coordinates of a stream are much louder than others, and a J-space that lies along few coordinates meets them or not.
-Directions that decode shuffled entropies are the null of `axis_share`. The outcomes of an exact posterior are the
-hypotheses; text without one has neither the first number nor the second.
+At every depth, the J-space of the Jacobian lens (`space`) is compared with the same space with shuffled coordinates, in
+order and sign. Uniformly random subspaces would be no control: some coordinates of a stream are much louder than
+others. The whole stream is shown as an upper bound. The null of `axis_share` are directions that decode shuffled
+entropies. The outcomes of an exact posterior are the hypotheses; text without one lacks the first two numbers.
 
 Source: "The Workspace Survives Where the Circuit Dies" (the authors' note of July 2026), P1 and P3.
 """
@@ -30,7 +26,6 @@ from interp.statistics.quantities import Quantities, Quantity
 from interp.statistics.ratio import ratio
 from interp.statistics.resampling import bootstrap_weights, shuffles
 from interp.statistics.ridge import fit_ridge
-from interp.statistics.units import too_few
 from interp.system.threads import side_by_side
 
 from ..measures.cloud import Cloud, refuse_layer
@@ -39,7 +34,7 @@ from ..measures.finite import finite
 from ..measures.half_forms import HalfForm
 from ..measures.halves import N_HALF_SPLITS, HalfSplit, half_splits_of
 from ..measures.layers import ScaledRows
-from ..measures.sample_sizes import FEW_HALVES, MIN_HALVES
+from ..measures.sample_sizes import FEW_HALVES, MIN_HALVES, with_least
 from .figures import workspace_figures
 from .space import Basis, Spectrum, shares
 
@@ -51,7 +46,7 @@ FRAMES: Mapping[Frame, tuple[str, tuple[Need, ...]]] = {
     "keys": ("what keys of the first layer read of the embeddings", (KEYS,)),
     "values": ("what heads of the first layer write of the embeddings", (VALUES, OUTPUT)),
 }
-"""What stands for the hypotheses: in words, and the weights that it takes beside their embeddings."""
+"""The vectors of the hypotheses, in words, and the weights needed beside their embeddings."""
 
 RANKS = (4, 8, 16, 32)
 N_RESAMPLES = 500
@@ -176,10 +171,7 @@ class Workspace(Probe):
 
 
 def _differences(base: Capture, frame: Frame) -> Float[np.ndarray, "hypothesis feature"]:
-    """Hypotheses from their mean: what tells them apart; none of a single one.
-
-    Their embeddings e, or what the first layer makes of them: W_K W_Kᵀ e of keys, W_O W_V e of values.
-    """
+    """Embeddings e of the hypotheses, or W_K W_Kᵀ e, or W_O W_V e, less their mean; empty for a single one."""
     found = finite(base, EMBEDDING).astype(np.float64)
     if frame == "keys":
         keys = finite(base, KEYS)[0]
@@ -224,7 +216,7 @@ class _Setting:
         return cls(pool, frame, survives, labels, half_splits_of(pool, seed), entropies, unit, weights, seed)
 
     def shuffled(self, draw: int, spaces: Sequence[np.ndarray]) -> "list[_Held]":
-        """What the bases `[feature, axis]` of all depths hold with coordinates in another order and of random sign."""
+        """What the bases `[feature, axis]` of all depths hold with shuffled coordinates of random sign."""
         rng, width = np.random.default_rng([self.seed, 2, draw]), self.pool.points.shape[2]
         order, sign = rng.permutation(width), rng.choice(np.array([-1.0, 1.0]), width)
         return [
@@ -235,7 +227,7 @@ class _Setting:
     def numbers(self, found: "list[_Depth]", drawn: "list[list[_Held]]") -> dict[str, Estimates]:
         """Every number at every depth, beside its null."""
         pool = self.pool
-        about = pool.counted | too_few(pool.n_units, FEW_HALVES)
+        about = with_least(pool.counted, pool.n_units, FEW_HALVES)
 
         def split(own: np.ndarray, null: np.ndarray, why: str, *scale: Any) -> Estimates:
             """Of `[depth, half split]` and `[draw, depth, half split]`."""
@@ -247,7 +239,7 @@ class _Setting:
         decoded = np.array([each.own.decoded for each in found])  # [depth, half split, r2 and accuracy]
         by_chance = np.array([[each.decoded for each in draw] for draw in drawn])
         axis = np.array([each.axis for each in found])  # [depth, half split, own and of shuffled entropies]
-        # The own direction is alike in all half splits, a shuffled one is not: a mean over those would vary too little.
+        # one half split each: shuffled directions differ between half splits, so that their mean varies too little
         shuffled = np.arange(axis.shape[2] - 1)
         of_one_split = axis[:, shuffled % axis.shape[1], 1 + shuffled].T[..., None]
         inside, whole = (np.array(x) for x in zip(*[(each.own.of_unit, each.of_unit) for each in found], strict=True))
@@ -280,7 +272,7 @@ class _Setting:
 
 @dataclass(frozen=True)
 class _Held:
-    """What one subspace holds at one depth: of each hypothesis, of each unit's squared length, and what it decodes."""
+    """What one subspace holds at one depth: of each hypothesis, of each unit's squared length, and decoding."""
 
     overlap: Float[np.ndarray, " hypothesis"]
     of_unit: Float[np.ndarray, " unit"]
@@ -327,8 +319,8 @@ def _decoded(
 ) -> tuple[float, float]:
     """R² of the entropy and accuracy of what survives, on the half that the readout was not fitted on."""
     entropy, parts = setting.entropies[:, 0], (half_split.fitting, half_split.held_out)
-    said = read_out(points, setting.labels, parts[0], penalty)
-    return held_out_r2(said[:, 0], entropy, *parts), balanced_accuracy(said[:, 1:], setting.survives, *parts)
+    predicted = read_out(points, setting.labels, parts[0], penalty)
+    return held_out_r2(predicted[:, 0], entropy, *parts), balanced_accuracy(predicted[:, 1:], setting.survives, *parts)
 
 
 def _axis(

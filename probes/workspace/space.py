@@ -1,9 +1,8 @@
 """The J-space of a depth: the directions of the residual stream that the logits of tokens depend on most.
 
 With J the mean derivative of the final stream by the stream of a depth (the Jacobian lens) and W the directions of the
-outcomes at the final norm, above their mean (of all tokens, where there are no outcomes), the rows of W J say how each
-logit moves. Their leading r right singular directions, the eigenvectors of the Gram matrix Jᵀ Wᵀ W J, are the J-space
-of rank r.
+outcomes (else of all tokens) at the final norm, above their mean, the J-space of rank r are the leading r right
+singular directions of W J: eigenvectors of the Gram matrix Jᵀ Wᵀ W J.
 
 Source: "The Workspace Survives Where the Circuit Dies" (2026); Gurnee et al. (2026).
 """

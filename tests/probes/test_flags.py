@@ -52,6 +52,21 @@ def test_six_prompts_are_too_few_for_every_number(name):
     assert all(scalar.underpowered for scalar in measured(name, 6).scalars.values())
 
 
+UNEVEN = [
+    ("belief", "r2", 200), ("manifold", "best_layer_entropy_correlation", 30),
+    ("sula", "entropy_movement", 30), ("value_axis", "r2", 200), ("workspace", "axis_share", 200),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "number", "enough"), quick(UNEVEN[1:3], UNEVEN))
+def test_enough_clusters_are_still_underpowered_where_one_holds_most_prompts(name, number, enough):
+    cluster = np.r_[np.arange(enough), np.full(enough, enough)]
+    probe = small(name)
+    capture = synthetic_capture(probe.needs, Shape(len(cluster), n_layers=2), columns={"cluster": cluster})
+    found = probe.analyse(capture, {})[number]
+    assert found.n_clusters and found.underpowered and found.enough is None
+
+
 CONTROLS = {
     "attention_entropy": {"content_sharpening": {"content_sharpening_no_first": True}},
     "components": {"attention_share": {"attention_share_quiet": True}},

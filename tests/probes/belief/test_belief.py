@@ -263,7 +263,7 @@ def test_random_subspaces_equal_least_squares_fold_by_fold():
     points, belief, _ = planted(n=90)
     _, setting = setting_of(points, belief)
     folds = setting.folds
-    parts = press(folds, setting.mean, points, setting.targets)
+    parts = press(folds, np.ones((len(points), 1)), points, setting.targets)
     found = random_subspace_r2(folds, parts, 2, 3, np.random.default_rng(8))
     directions = np.random.default_rng(8).standard_normal((len(found), D, 2))
     for draw in (0, len(found) - 1):
@@ -567,6 +567,9 @@ def test_states_are_taken_from_whole_sequences_up_to_a_limit_and_exchanged_whole
     assert all(tuple(x) in whole for x in clusters.states[1:].reshape(-1, per).tolist())
     assert (clusters.states[0] >= 0).all() and clusters.reason == ""
     assert "fewer than two states" in make_clusters(pool, np.minimum(states, 0), 3, np.random.default_rng(5)).reason
+    longer = pool_of(np.random.default_rng(3).standard_normal((4 * (MAX_ROWS + 1), 2)), n_scored=MAX_ROWS + 1)
+    long = make_clusters(longer, np.arange(longer.rows.n_rows) % 2, 3, np.random.default_rng(5))
+    assert len(long.rows) == 3 * (MAX_ROWS + 1), "where none is as short, three are taken"
 
 
 def test_the_encoding_is_least_squares_on_all_folds_but_the_first():
@@ -591,7 +594,7 @@ def test_random_subspaces_are_smaller_than_the_whole_and_than_half_the_rows_fitt
     points = np.random.default_rng(17).standard_normal((n_rows, n_features))
     belief = np.random.default_rng(18).dirichlet(np.ones(2), n_rows)
     _, setting = setting_of(points, belief)
-    parts = press(setting.folds, setting.mean, points, setting.targets)
+    parts = press(setting.folds, np.ones((len(points), 1)), points, setting.targets)
     assert (len(random_subspace_r2(setting.folds, parts, rank, 2, np.random.default_rng(19))) > 0) == has_draws
 
 

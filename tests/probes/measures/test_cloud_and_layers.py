@@ -38,6 +38,7 @@ def test_a_cloud_is_thinned_by_whole_prompts_and_to_one_row_of_each():
     thin = cloud.thinned(18, np.random.default_rng(0))
     assert thin.rows.n_rows == 16 and (np.unique(thin.units, return_counts=True)[1] == 4).all()
     assert cloud.thinned(48, np.random.default_rng(0)) is cloud
+    assert cloud.thinned(3, np.random.default_rng(0)).n_units == 3, "no cluster is as small: three are kept"
     one = cloud.one_of_each(cloud.prompts, np.random.default_rng(0))
     assert one.units.tolist() == list(range(12)) and one.one_row_each and not cloud.one_row_each
     assert one.one_of_each(one.prompts, np.random.default_rng(0)) is one

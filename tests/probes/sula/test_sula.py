@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from interp.probes.measures.answers import Answers
-from interp.probes.measures.calibration import Resamples, Slopes, calibration, kl_of_best_single
+from interp.probes.measures.calibration import Slopes, calibration, kl_of_best_single
 from interp.probes.measures.permutations import mean_bands, permutations_within, rearranged_within
 from interp.probes.sula.axes import Halved, fit_axes
 from interp.probes.sula.movement import movement_of_halves
@@ -18,6 +18,7 @@ from sklearn.linear_model import Ridge
 from interp.errors import InterpError, PromptError
 from interp.information import entropy_bits, kl_bits
 from interp.need import Need
+from interp.statistics.resampling import bootstrap_weights
 from interp.statistics.ridge import PENALTIES
 from interp.testing import Shape, check_probe, synthetic_capture
 
@@ -59,8 +60,9 @@ def bayes(log_odds, swapped, k, rng):
 def measured(capture, n_permutations=99, n_bootstrap=60):
     answers = Answers.of(capture, OUTCOME)
     rng = np.random.default_rng([0, 9])
-    resamples = Resamples.of(answers, n_permutations, n_bootstrap, rng)
-    return QUANTITIES.scalars(calibration(answers, resamples, capture.model.vocab_size))
+    orders = permutations_within(answers.stratum, answers.cluster, n_permutations, rng)
+    weights = bootstrap_weights(answers.cluster, answers.stratum, n_bootstrap, rng)
+    return QUANTITIES.scalars(calibration(answers, orders, weights, capture.model.vocab_size))
 
 
 def test_conformance():
@@ -354,8 +356,7 @@ def test_calibration_resamples_problems_with_their_means():
     weights = rng.multinomial(24, np.full(24, 1 / 24), 60)
     weights[:, 0] += 3  # resamples of unequal size are means too
     orders = np.vstack([[rng.permutation(24) for _ in range(9)], rng.integers(24, size=(10, 24))])  # rows over again
-    resamples = Resamples(orders, weights)
-    found = QUANTITIES.scalars(calibration(answers, resamples, 100))
+    found = QUANTITIES.scalars(calibration(answers, orders, weights, 100))
     error = np.abs(answers.entropy_model - answers.entropy_exact)
     for name, values in (("entropy_error", error), ("kl", answers.kl), ("outcome_mass", np.full(24, 0.5))):
         drawn = [np.average(values, weights=w) for w in weights]
@@ -363,24 +364,26 @@ def test_calibration_resamples_problems_with_their_means():
         assert found[name].value == pytest.approx(values.mean())
         assert found[name].interval == pytest.approx((min(low, values.mean()), max(high, values.mean())))
     assert found["outcome_mass"].null.value == 2 / 100
-    permuted = [np.abs(answers.entropy_model - answers.entropy_exact[o]).mean() for o in resamples.orders]
+    permuted = [np.abs(answers.entropy_model - answers.entropy_exact[o]).mean() for o in orders]
     assert found["entropy_error"].null.value == pytest.approx(np.mean(permuted))
     assert found["entropy_error"].p == pytest.approx((1 + (np.array(permuted) <= error.mean()).sum()) / 20)
-    kl = [np.mean(kl_bits(answers.posterior[o], np.exp2(answers.log_restricted))) for o in resamples.orders]
+    kl = [np.mean(kl_bits(answers.posterior[o], np.exp2(answers.log_restricted))) for o in orders]
     assert found["kl"].null.value == pytest.approx(np.mean(kl))
     constant = np.abs(np.median(answers.entropy_exact) - answers.entropy_exact)
     assert found["skill"].value == pytest.approx(1 - error.sum() / constant.sum())
     assert found["kl_skill"].value == pytest.approx(1 - answers.kl.sum() / kl_of_best_single(answers).sum())
     correlation = np.corrcoef(answers.entropy_exact, answers.entropy_model)[0, 1]
     assert found["entropy_correlation"].value == pytest.approx(correlation)
-    exchanged = [np.corrcoef(answers.entropy_exact[o], answers.entropy_model)[0, 1] for o in resamples.orders]
+    exchanged = [np.corrcoef(answers.entropy_exact[o], answers.entropy_model)[0, 1] for o in orders]
     assert found["entropy_correlation"].null.value == pytest.approx(np.mean(exchanged))
 
 
 def test_an_exact_entropy_that_never_varies_has_no_correlation():
     answers = answered(np.tile([0.3, 0.7], (8, 1)), np.exp2(pairs().log_q) * 2)
-    resamples = Resamples(np.array([np.arange(8)[::-1]] * 19), np.ones((3, 8), dtype=np.int64))
-    correlation = QUANTITIES.scalar("entropy_correlation", calibration(answers, resamples, 100)["entropy_correlation"])
+    orders, weights = np.array([np.arange(8)[::-1]] * 19), np.ones((3, 8), dtype=np.int64)
+    correlation = QUANTITIES.scalar(
+        "entropy_correlation", calibration(answers, orders, weights, 100)["entropy_correlation"]
+    )
     assert np.isnan(correlation.value) and correlation.null_reason == "one of the two entropies never varies"
 
 
@@ -425,7 +428,7 @@ def test_the_table_of_conditions_has_means_of_their_own_rows():
     answers = two_conditions()
     named = {name: answers.where(answers.condition == name) for name in ("main", "padded")}
     found = {
-        name: calibration(mine, Resamples.of(mine, 19, 20, np.random.default_rng(0)), 50)
+        name: calibration(mine, np.array([np.arange(6)] * 19), np.ones((20, 6), dtype=np.int64), 50)
         for name, mine in named.items()
     }
     table = by_condition_table(answers, found)
