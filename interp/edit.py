@@ -20,6 +20,9 @@ _IN_WHERE = ("layer", "site", "donor")
 SITES = ("q", "k", "v", "z", "resid")
 AFTER_W_O = ("attn_out", "o_proj", "out", "attention_output")
 
+KINDS: dict[str, type["Edit"]] = {}
+"""The kinds of edits by name; `interp.edits` defines them."""
+
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class Edit(Answering, metaclass=AnsweringType):
@@ -37,9 +40,13 @@ class Edit(Answering, metaclass=AnsweringType):
     at: str | tuple[int, ...] = "all"
 
     kind: ClassVar[str]
-    part: ClassVar[str] = "z"
-    is_whole: ClassVar[bool] = False
-    """Whether an edit that names no layer acts in all of them."""
+    part: ClassVar[str]
+    is_whole: ClassVar[bool]
+
+    def __init_subclass__(cls, *, kind: str = "", part: str = "z", is_whole: bool = False) -> None:
+        """Register a `kind` of edit; one that `is_whole` acts in all layers if none is named."""
+        cls.kind, cls.part, cls.is_whole = kind, part, is_whole
+        KINDS.update({kind: cls} if kind else {})
 
     def __post_init__(self) -> None:
         given = {each.name: getattr(self, each.name) for each in fields(self)}
@@ -72,7 +79,7 @@ class Edit(Answering, metaclass=AnsweringType):
         return f"{self.kind} {self.place} at {layers}"
 
     def __str__(self) -> str:
-        """`ablate z at layer 3, dose 0.5, at last, heads 1, 2`: every field that has not its default, but arrays."""
+        """`ablate z at layer 3, dose 0.5, at last, heads 1, 2`: every field but arrays and defaults."""
         said = [self.where]
         for each in fields(self):
             value = getattr(self, each.name)
