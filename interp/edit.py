@@ -1,7 +1,4 @@
-"""What all edits have: layers, a dose, positions; how a subspace is read and moved, and how fields are checked.
-
-The kinds of edits are in `interp.edits`.
-"""
+"""What all edits share: layers, dose, positions, subspaces and checks. The kinds of edits are in `interp.edits`."""
 
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Literal
@@ -88,7 +85,7 @@ class Edit(Answering, metaclass=AnsweringType):
         return ", ".join(said)
 
     def layers(self, info: ModelInfo) -> tuple[int, ...]:
-        """The layers of a model, counted from 0 (depths, for the residual stream); `UsageError` for unknown ones."""
+        """The layers (depths, for the residual stream) from 0; `UsageError` for unknown ones."""
         what, count = ("depths", info.n_layers + 1) if self.place == "resid" else ("layers", info.n_layers)
         return from_0(self.where, self._listed or range(count), count, f"{info.name} has the {what}")
 
@@ -177,7 +174,7 @@ class SubspaceEdit(Edit):
 
     @property
     def covectors(self) -> Float[np.ndarray, "axis feature"]:
-        """a: what reads the coordinates off raw activations. A column with σ = 0 was left as it is when scaled."""
+        """a, which reads the coordinates from raw activations. A column with σ = 0 was not scaled."""
         axis = np.atleast_2d(np.asarray(self.axis, dtype=np.float64))
         return axis if self.sigma is None else axis / np.where(self.sigma > 0, self.sigma, 1.0)
 
@@ -193,8 +190,8 @@ class SubspaceEdit(Edit):
         return axis if self.sigma is None else axis * np.where(self.sigma > 0, self.sigma, 1.0)
 
     def _inner(self) -> np.ndarray:
-        """Inner products of covectors and moves, of order one whatever their lengths."""
-        with np.errstate(over="ignore", invalid="ignore"):  # numbers that large are refused as they stand
+        """Inner products of covectors and moves; their lengths cancel."""
+        with np.errstate(over="ignore", invalid="ignore"):  # such large numbers are rejected later
             return self.covectors @ self._moves().T
 
     def refuse_misfit(self, info: ModelInfo) -> None:

@@ -99,13 +99,13 @@ def prepare(figure: "go.Figure") -> Plot:
     layout = page_layout(own_layout, data)
     left_edges = {tuple(a.get("domain", ()))[:1] for name, a in layout.items() if name.startswith("xaxis")}
     content = {
-        "data": [encode(_thinned(trace)) for trace in data],
+        "data": [encode(thinned(trace)[0]) for trace in data],
         "layout": encode(layout),
-        "frames": [{**encode(f), "data": [encode(_thinned(trace)) for trace in f["data"]]} for f in frames],
+        "frames": [{**encode(f), "data": [encode(thinned(trace)[0]) for trace in f["data"]]} for f in frames],
         "controls": controls(own_layout),
     }
-    sentences = (_sentence(trace) for trace in data)
-    return Plot(content, tuple(dict.fromkeys(s for s in sentences if s)), n_columns=max(1, len(left_edges)))
+    sentences = dict.fromkeys(said for trace in data if (said := thinned(trace)[1]))
+    return Plot(content, tuple(sentences), n_columns=max(1, len(left_edges)))
 
 
 def _traces(figure: "go.Figure") -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
@@ -120,42 +120,28 @@ def _in_all(data: list[dict[str, Any]], frames: list[dict[str, Any]]) -> list[di
     return [*data, *(trace for frame in frames for trace in frame["data"])]
 
 
-def _thinned(trace: Mapping[str, Any]) -> Any:
-    keep = kept_points(trace)
-    return trace if keep is None else picked(trace, keep, trace_length(trace))
+def thinned(trace: Mapping[str, Any]) -> tuple[Any, str]:
+    """A trace with at most `N_POINTS` points, and a sentence that says so; a shorter trace as it is.
 
-
-def _sentence(trace: Mapping[str, Any]) -> str | None:
-    keep: np.ndarray | None = kept_points(trace)
-    if keep is None:
-        return None
-    name = f" of “{trace['name']}”" if trace.get("name") else ""
-    return f"{len(keep):,} of the {trace_length(trace):,} points{name} are drawn; the table holds them all."
-
-
-def trace_length(trace: Mapping[str, Any]) -> int:
-    """How many points a trace has."""
-    return max((len(trace[axis]) for axis in "xyabc" if _is_array(trace.get(axis))), default=0)
-
-
-def kept_points(trace: Mapping[str, Any]) -> np.ndarray | None:
-    """Which points of a long scatter trace are drawn, the same for all traces of its length; None where all are.
-
-    Lines keep evenly spaced points; markers a fixed random choice, since even spacing would pick always the same
-    positions out of regular sequences. Other kinds of traces are counts or matrices and stay whole.
+    Lines keep evenly spaced points; markers a fixed random choice, since even spacing would always pick the same
+    positions of regular sequences. Other kinds of traces are counts or matrices and stay whole.
     """
-    n = trace_length(trace)
+    n = max((len(trace[axis]) for axis in "xyabc" if _is_array(trace.get(axis))), default=0)
     if n <= N_POINTS or not str(trace.get("type", "scatter")).startswith("scatter"):
-        return None
+        return trace, ""
     if "lines" in str(trace.get("mode", "lines")):
-        return np.unique(np.linspace(0, n - 1, N_POINTS).astype(int))
-    return np.sort(np.random.default_rng(0).choice(n, N_POINTS, replace=False))
+        keep = np.unique(np.linspace(0, n - 1, N_POINTS).astype(int))
+    else:
+        keep = np.sort(np.random.default_rng(0).choice(n, N_POINTS, replace=False))
+    name = f" of “{trace['name']}”" if trace.get("name") else ""
+    said = f"{len(keep):,} of the {n:,} points{name} are drawn; the table holds them all."
+    return _picked(trace, keep, n), said
 
 
-def picked(value: Any, keep: np.ndarray, n: int) -> Any:
-    """A trace (or a part of it) with every array of `n` entries cut down to those to keep."""
+def _picked(value: Any, keep: np.ndarray, n: int) -> Any:
+    """A trace (or a part of it) with only these entries of every array of `n` entries."""
     if isinstance(value, Mapping):
-        return {key: picked(part, keep, n) for key, part in value.items()}
+        return {key: _picked(part, keep, n) for key, part in value.items()}
     if _is_array(value) and len(value) == n:
         return value[keep] if isinstance(value, np.ndarray) else [value[i] for i in keep]
     return value
