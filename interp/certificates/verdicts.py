@@ -1,8 +1,8 @@
 """Verdicts on shares of simulations, by exact binomial intervals.
 
 A number that can be tested in fewer than 60 simulations without an effect (too few clusters, say) is *not tested*. It
-is *liberal* if it is significant in more than 5 % of them beyond the Monte Carlo error, over all kinds together or in one
-kind (its interval widened for the number of kinds), and again in three times as many fresh simulations. It is *without
+is *liberal* if it is significant in more than 5 % of them beyond the Monte Carlo error, over all kinds together or in
+one (its interval widened for the number of kinds), and again in three times as many fresh simulations. It is *without
 power* if the interval of the share at the largest planted effect ends below one half, *conservative* if the interval
 over all simulations without an effect ends below 5 %; else it *holds*, also for lack of evidence.
 

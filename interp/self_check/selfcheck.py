@@ -148,8 +148,8 @@ _GROUND = frozenset({"captured", "blocks"})
 """Checks on which the others rest: each layer is captured once."""
 
 _About = Literal["model", "attention", "weights", "ropes", "stack", "sums"]
-"""What a check needs: any model; attention; its weights, not quantised; rotary embedding; blocks without attention; parts
-that add up to the residual stream."""
+"""What a check needs: any model; attention; its weights, not quantised; rotary embedding; a model without attention;
+blocks that add to the residual stream."""
 
 _Entry = tuple[str, str, Callable[[Observations], CheckResult], _About]
 
