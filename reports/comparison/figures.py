@@ -1,7 +1,4 @@
-"""The figures of a comparison: every headline number with its null, and curves along the depth.
-
-Numbers have different units, so every row of the first figure has a scale of its own.
-"""
+"""The figures of a comparison: every headline number with its null, and curves along the depth."""
 
 import html
 import itertools
@@ -72,7 +69,7 @@ def _dots(headline: Table, numbers: Table) -> Figure:
             y_of[key] = end + _BELOW
             end += 1
     for of in (rows, runs):
-        of["y"] = of["key"].map(y_of)
+        of["y"] = of["key"].map(y_of).astype(float)
     for i, group in enumerate(groups):
         apart = (i - (len(groups) - 1) / 2) * min(_APART, _SPREAD / len(groups))
         _draw(plot, rows, runs, group, apart, PALETTE[i % len(PALETTE)])
@@ -106,15 +103,11 @@ def _framed(headline: Table, numbers: Table) -> tuple[Any, Any]:
     runs = numbers.to_frame().merge(rows[["probe", "name", "group", "key"]])
     shown = [rows.melt("key", _SCALED, value_name="x"), runs.melt("key", ["value"], value_name="x")]
     known = pandas.concat(shown)
-    spans = known[np.isfinite(known["x"])].groupby("key")["x"].agg(["min", "max"])
-    widths = (spans["max"] - spans["min"]).replace(0, 1.0)
+    spans = known[np.isfinite(known["x"])].groupby("key")["x"].agg(lowest="min", highest="max")
+    spans["width"] = (spans["highest"] - spans["lowest"]).replace(0, 1.0)
     has_value = {*rows.loc[np.isfinite(rows["value"]), "key"]}
-    framed = []
-    for of in (rows, runs):
-        of = of[of["key"].isin(has_value)].copy()
-        of["lowest"], of["width"] = of["key"].map(spans["min"]), of["key"].map(widths)
-        framed.append(of)
-    return framed[0], framed[1]
+    rows, runs = (of[of["key"].isin(has_value)].join(spans, on="key") for of in (rows, runs))
+    return rows, runs
 
 
 def _draw(plot: "go.Figure", rows: Any, runs: Any, group: str, apart: float, colour: str) -> None:
@@ -153,7 +146,7 @@ def _draw(plot: "go.Figure", rows: Any, runs: Any, group: str, apart: float, col
 
 
 def _curves(probe: str, table: Table) -> Figure:
-    """Along the fraction of the depth, a line for each group; a menu chooses what is drawn."""
+    """A line for each group along the fraction of the depth; a menu chooses the number."""
     import plotly.graph_objects as go
 
     of = [f"{t}: {m}" for t, m in zip(table["table"].tolist(), table["measure"].tolist(), strict=True)]
@@ -194,7 +187,7 @@ def _curves(probe: str, table: Table) -> Figure:
 
 
 def _in_words(row: Mapping[str, Any]) -> str:
-    """A row of the table of differences in one line: the difference, or the value where it is compared with nothing."""
+    """A row of the table of differences in one line: the difference, or the value without a reference."""
     columns = ("difference", "difference_low", "difference_high") if row["against"] else ("value", "low", "high")
     value, low, high = (short(row[column]) for column in columns)
     than = f" compared with {row['against']}" if row["against"] else ""
@@ -208,5 +201,5 @@ def _title(name: str, unit: str) -> str:
 
 
 def _cut(name: str) -> str:
-    """A name that fits beside a figure: its end is what tells names of one beginning apart."""
+    """A name that fits beside a figure, cut at its beginning."""
     return name if len(name) <= _NAME else f"…{name[-(_NAME - 1) :]}"

@@ -6,13 +6,14 @@ from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any
 
-from interp.errors import InterpError, UnknownName
+from interp.errors import InterpError
 from interp.findings import Findings, Scalar
 from interp.formatting import short
 from interp.probe import Figure, Question
 from interp.records.answers import Answer
 from interp.records.headlines import Headline, headlines
 from interp.records.labels import label, label_with_unit
+from interp.records.power import class_of
 from interp.records.record import RunRecord
 from interp.registry import load_entry
 from interp.settings import read_fields
@@ -233,10 +234,8 @@ def question_of(probe: str) -> str:
     """The question of a probe, or of a tunnel's card."""
     if probe == "tunnel":
         return "How far is the tunnel from the exact posterior?"
-    try:
-        return load_entry("probe", probe).question
-    except UnknownName:  # the probe is not installed
-        return probe.replace("_", " ")
+    cls = class_of(probe)
+    return cls.question if cls else probe.replace("_", " ")
 
 
 def opening(drawn: Sequence[Section], lead: Answer | None) -> Drawn | None:

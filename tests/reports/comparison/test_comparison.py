@@ -19,6 +19,7 @@ from interp.reports.page.sections import (
     UNCHECKED,
     UNSURE,
     differences,
+    question_of,
 )
 from interp.reports.plotly.prepare import undrawable
 from scipy import stats
@@ -27,7 +28,7 @@ from typer.testing import CliRunner
 import interp
 from interp.cli.app import app
 from interp.cli.tables import print_differences
-from interp.errors import RecordError, UsageError
+from interp.errors import InterpError, RecordError, UsageError
 from interp.findings import Control, Findings, Null, Scalar
 from interp.formatting import short
 from interp.records.answers import answers
@@ -328,6 +329,20 @@ def test_a_number_that_neither_has_takes_no_row(tmp_path):
     records = [numbered("a", {"none": none, "share": none}), numbered("b", {"none": none, "share": scalar(3.0)})]
     plot = drawn(compared(tmp_path, records))["numbers"].plot
     assert [note.text for note in plot.layout.annotations][1:] == ["share (bits)"]
+
+
+def test_runs_without_any_value_have_an_empty_figure(tmp_path):
+    undefined = {"share": Scalar.undefined("too few prompts")}
+    record = compared(tmp_path, [numbered(name, undefined) for name in "ab"])
+    assert undrawable(record.findings["comparison"].figures()["numbers"])
+
+
+def test_a_page_is_drawn_where_a_probe_cannot_be_imported(monkeypatch):
+    def fails(kind, name):
+        raise InterpError(asked=f"the {kind} {name!r}", found="it cannot be imported", fix="Install it again.")
+
+    monkeypatch.setattr("interp.records.power.load_entry", fails)
+    assert question_of("value_axis") == "value axis"
 
 
 def test_two_pooled_groups_show_their_runs(tmp_path):
