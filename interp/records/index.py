@@ -60,7 +60,7 @@ def list_records(folder: str | Path) -> Listed:
     left_out: list[tuple[str, str]] = []
     ledgers: list[tuple[str, str | None]] = []
     for home, reason in found:
-        path = _from(root, home)
+        path = home.relative_to(root).as_posix()
         if reason is not None:
             left_out.append((path, reason))
         elif (home / _RECORD).is_file():
@@ -69,8 +69,7 @@ def list_records(folder: str | Path) -> Listed:
             except InterpError as error:
                 left_out.append((path, error.found))
         else:
-            page = next((_from(root, home / name) for name in _PAGES if (home / name).is_file()), None)
-            ledgers.append((path, page))
+            ledgers.append((path, _page(path, home)))
     if not found:
         raise UsageError(
             asked=f"an index of {root}", found="no folder in it has a record", fix="Give a folder with runs."
@@ -103,17 +102,16 @@ def _homes(folder: Path, depth: int) -> Iterator[tuple[Path, str | None]]:
         yield from inside
 
 
-def _from(root: Path, home: Path) -> str:
-    return home.relative_to(root).as_posix()
+def _page(path: str, home: Path) -> str | None:
+    return next((f"{path}/{name}" for name in _PAGES if (home / name).is_file()), None)
 
 
 def _entry(path: str, home: Path) -> Entry:
     record = open_run(home)
     with readable(f"the record {home}", "Repeat the run.", found="its numbers cannot be printed"):
         said = tuple((answer.question, answer.said) for answer in answers(record, "the model"))
-    page = f"{path}/report.html" if (home / "report.html").is_file() else None
     n_bytes = sum(os.lstat(Path(at) / name).st_size for at, _, names in os.walk(home) for name in names)
-    return Entry(path, record, said, n_bytes, page)
+    return Entry(path, record, said, n_bytes, _page(path, home))
 
 
 def _linked(root: Path, entries: list[Entry]) -> tuple[Entry, ...]:
