@@ -68,8 +68,8 @@ class Model(Answering):
     def __call__(self, *given: Any, **how: Any) -> NoReturn:
         raise UsageError(
             asked=f"calling {self!r}",
-            found="it holds a model and is none",
-            fix="Call model.module(...) for a pass of your own, or interp.collect(model, texts, needs).",
+            found="an interp Model is not callable",
+            fix="Call model.module(...), or interp.collect(model, texts, needs).",
         )
 
     @property

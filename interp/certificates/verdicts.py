@@ -76,11 +76,7 @@ def suspects(kinds: Mapping[str, Count]) -> list[list[str]]:
 
 
 def judge(null: Mapping[str, Count], planted: Count, fresh: Mapping[str, Count] = {}) -> Word:
-    """The verdict from the significant simulations without an effect, by kind, and with the largest planted one.
-
-    `fresh` are the repeated simulations by kind; a number is liberal if the kinds that were so alone, or all that were
-    so together, are so again.
-    """
+    """The verdict from counts without an effect, by kind, with the largest planted one, and repeated (`fresh`)."""
     every = total(null.values())
     if every.n < LEAST_JUDGED:
         return "not tested"

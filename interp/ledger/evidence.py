@@ -123,10 +123,7 @@ def _networks(evidence: Evidence, pattern: str) -> list[tuple[str, str]]:
 
 
 def _networks_amiss(evidence: Evidence, pattern: str) -> tuple[Sequence[str], Sequence[str]]:
-    """Missing networks of a source, by its record, and those in its work folder with other fingerprints.
-
-    Without a record nothing is amiss; if the record names no networks, all are missing.
-    """
+    """Networks that a record names and are missing (all, if it names none), and those with other fingerprints."""
     if evidence.record is None or evidence.work is None:
         return (), ()
     known = dict(_networks(evidence, pattern))

@@ -213,10 +213,7 @@ def _refuse_to_replace(folder: Path, models: Sequence[str]) -> None:
 
 
 def _paper(before: PaperFile, claims: Claims, scale: Scale, folder: Path, gather: Gather) -> PaperFile:
-    """A paper tested by its latest rules, on the numbers that it has and on those that it lacks, which are gathered.
-
-    A paper without rows is tested by the first rules too; rows whose rule has not changed stay.
-    """
+    """A paper tested by its latest rules (if new, also by the first), on its numbers and those that it lacks."""
     models, lacking = before.models, dict.fromkeys(())
     asked = {claim.number for claim in claims.claim if scale != "tiny" or claim.tiny}
     by_rules = [claims.later()] if before.rows else [claims.later(), claims.first()]
@@ -236,10 +233,7 @@ def _paper(before: PaperFile, claims: Claims, scale: Scale, folder: Path, gather
 
 
 def judged_rows(claims: Claims, asked: Collection[int], models: Sequence[str], numbers: Numbers) -> list[ClaimRow]:
-    """All claims of a paper as rows, those whose number is `asked` tested on the measured numbers.
-
-    The p of all parts with a null are corrected together (Benjamini and Hochberg).
-    """
+    """All claims as rows; those `asked` are tested, with p corrected together (Benjamini and Hochberg)."""
     put = [(claim, _put(claims, claim, claim.number in asked, models, numbers)) for claim in claims.claim]
     parts = [part for _, questions in put for _, reason, mine in questions if not reason for part in mine]
     p_of = dict(zip(map(id, parts), corrected([_p(*part) for part in parts]), strict=True))

@@ -92,7 +92,7 @@ class Rule:
         given, wanted = tuple(n for n in _BOUNDS if getattr(self, n) is not None), KINDS[self.kind][0]
         if given != wanted and not (self.kind == "ratio" and given in (("low",), ("high",))):
             words = "low, high or both" if self.kind == "ratio" else ", ".join(wanted) or "no bound"
-            raise ValueError(f"the rule {self.kind} wants {words}, and was given {', '.join(given) or 'none'}")
+            raise ValueError(f"the rule {self.kind} needs {words}, not {', '.join(given) or 'no bound'}")
 
     @property
     def asks_null(self) -> bool:
@@ -111,10 +111,7 @@ class Judgement:
 def judge(
     rule: Rule, numbers: Sequence[Scalar], p: float | None, controls: Sequence[tuple[str, Scalar]] = ()
 ) -> Judgement:
-    """The outcome of one part of a claim; `p` is the scalar's, corrected over the ledger, or None.
-
-    `controls` are the essential ones of the number, as words and scalars.
-    """
+    """The outcome of one part of a claim; `p` is corrected over the ledger, `controls` are the essential ones."""
     several = rule.kind in SEVERAL
     for number in numbers:
         if not np.isfinite(number.value):

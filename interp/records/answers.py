@@ -260,10 +260,7 @@ def _is_share(s: Scalar) -> bool:
 
 
 def _is_reversed(h: Headline, control: Scalar) -> bool:
-    """Whether a control puts the number on the other side of its null, significantly or not.
-
-    If the number is within its null: whether the control is significant, its p corrected over all controls.
-    """
+    """Whether a control is on the other side of its null; if the number is within its null, whether it differs."""
     if h.standing == "within":
         turning = ("above",) if _is_beyond(h) else ("above", "below")  # less than all is no use
         return control.standing(None if control.p is None else min(1.0, len(h.controls) * control.p)) in turning

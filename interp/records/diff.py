@@ -38,10 +38,7 @@ _NOT_COMPARED = {
 
 @dataclass(frozen=True)
 class Shift:
-    """One number in two runs; `interval` is that of second minus first, None if it cannot be tested.
-
-    It cannot if the runs measured different things (not `is_alike`), such as two targets.
-    """
+    """One number in two runs, with the interval of second minus first; None if not tested or not `is_alike`."""
 
     probe: str
     name: str

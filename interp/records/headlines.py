@@ -74,10 +74,7 @@ class Headline:
 
     @property
     def objections(self) -> tuple[str, ...]:
-        """`does not hold without the first position (0.22 bits, p = 0.06)`: essential controls that disagree.
-
-        Empty if the number is not significant.
-        """
+        """`does not hold without the first position (...)`: essential controls against a significant number."""
         if self.without_controls not in ("above", "below"):
             return ()
         verdicts = {"no": "does not hold", "open": "could not be tested"}

@@ -42,10 +42,7 @@ _UNITS = {
 
 
 def detectable(scalar: Scalar) -> tuple[float, float]:
-    """The smallest effects, as distances from the null, that are found with 80 % power above and below it.
-
-    NaN if null or interval is missing or not finite, or both are a single value.
-    """
+    """The smallest effects found with 80 % power above and below the null, as distances from it, or NaN."""
     (low, high), (b0, b1) = scalar.interval or _NONE, scalar.null.band if scalar.null else _NONE
     z = _Z_POWER + (_Z_LEVEL if scalar.p is None else 0.0)
     centre, beyond = scalar.null.value if scalar.null else math.nan, z * (high - low) / (2 * _Z_LEVEL)

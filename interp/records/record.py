@@ -206,8 +206,8 @@ class RunRecord(Holding[str, Findings]):
             raise RecordError(
                 asked=f"writing what {probe} found",
                 found=f"impossible numbers: {'; '.join(faults)}",
-                fix=f"This is a fault of the probe {probe}: report it. What was read of the model is kept; once the "
-                "probe is mended, the same command goes on from there.",
+                fix=f"This is a fault of the probe {probe}: report it. What was read of the model is kept: once the "
+                "probe is fixed, the same command continues from there.",
             )
         tables = {}
         files = file_names(findings.tables)

@@ -159,10 +159,7 @@ class Observations:
 
     @cached_property
     def _rounded_bound(self) -> float:
-        """The bound for a model that amplifies rounding: twice the difference of transformers' own two kernels.
-
-        At most four times the usual bound, so that no fault passes.
-        """
+        """Twice the difference of transformers' own kernels, for models that amplify rounding; 1 to 4 bounds."""
         with attention_function(self.model, self.model.family.kernel):
             own = error_of_logits(self.logits(self.ids), self.eager)
         return min(max(self.bound, 2 * own), 4 * self.bound)

@@ -42,7 +42,7 @@ def check_against(witness: str, model: Model) -> tuple[Check, ...]:
                 raise ModelError(
                     asked=f"the oracle {witness} on {model.name}",
                     found=f"{witness} cannot read this model ({type(error).__name__}: {error})",
-                    fix="The self-check stands without it: `interp check --model ...`.",
+                    fix="The self-check does not need it: `interp check --model ...`.",
                 ) from error
         return tuple(_compared(seen, theirs, witness))
 

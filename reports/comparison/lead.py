@@ -211,10 +211,7 @@ class _Judge:
         return kind, words, f"{how}{size} {words}: {values}"
 
     def _minus_nulls(self, row: _Row) -> list[tuple[str, str, str]]:
-        """The variant with the null subtracted from each value, if nulls make at least half of the difference.
-
-        A null can depend on the size of a model, such as its number of dimensions.
-        """
+        """The variant with the null subtracted, if the nulls make at least half of the difference."""
         reference = self.rows[REFERENCE(row)]
         if not goes_with_null(row, reference):
             return []
@@ -241,10 +238,7 @@ class _Judge:
         ]
 
     def _chance(self, row: _Row) -> list[str]:
-        """The values within their nulls, if that can explain the difference.
-
-        If only one value is beyond its null, it has to be further from it than the other.
-        """
+        """The values within their null, unless the one beyond its null is further from it than the other."""
         pair = [self.rows[REFERENCE(row)], row]
         there, here = (KEY(each) in self.shown for each in pair)
         was, now = (abs(each["value"] - each["null"]) for each in pair)

@@ -186,10 +186,7 @@ def caution(record: RunRecord) -> str:
 
 
 def _settings_of_probes(tables: Mapping[str, Table]) -> Iterator[str]:
-    """`manifold.site: v (a and b), resid (c)`: settings of probes that differ between the runs of a comparison.
-
-    Sample sizes (`n_...`), seeds, and runs without the probe are left out.
-    """
+    """`manifold.site: v (a and b), resid (c)`: probes' settings that differ, but sample sizes and seeds."""
     ran = {(row["run"], row["probe"]) for row in tables["numbers"].rows()} if "settings" in tables else ()
     found: dict[str, dict[str, list[str]]] = {}
     for row in tables["settings"].rows() if ran else ():

@@ -45,10 +45,7 @@ class Number:
 
 @dataclass(frozen=True)
 class Drawn:
-    """A figure on the page: texts, content as JSON, table; `problem` is the reason for a missing drawing.
-
-    A table that an earlier figure shows is linked (`table_above`).
-    """
+    """A figure on the page; `problem` is the reason if it is not drawn, `table_above` its table if shown earlier."""
 
     id: str
     title: str
@@ -62,10 +59,7 @@ class Drawn:
 
 @dataclass(frozen=True)
 class Section:
-    """One probe: `problem` is the reason for missing figures, `tables` are those that no figure shows.
-
-    `certified` is a sentence on its certificate, and its address.
-    """
+    """One probe; `problem` is the reason for missing figures, `certified` a sentence and its address."""
 
     probe: str
     question: str

@@ -22,10 +22,7 @@ class Strip:
 
 
 def strip(scalar: Scalar, truth: float = math.nan) -> Strip | None:
-    """The strip of a scalar, with the truth if known; None if there is nothing finite to compare.
-
-    Every strip includes 0; those of fractions go from 0 to 1.
-    """
+    """The strip of a scalar, including 0 (for fractions 0 to 1), or None if there is nothing to compare."""
     interval = scalar.interval if scalar.interval and _finite(*scalar.interval) else None
     null = scalar.null.value if scalar.null and _finite(scalar.null.value) else None
     band = scalar.null.band if scalar.null and _finite(*scalar.null.band) else None
