@@ -19,13 +19,13 @@ from interp.reports.page.sections import (
     UNCHECKED,
     UNSURE,
     differences,
-    question_of,
 )
 from interp.reports.plotly.prepare import undrawable
 from scipy import stats
 from typer.testing import CliRunner
 
 import interp
+from interp import registry
 from interp.cli.app import app
 from interp.cli.tables import print_differences
 from interp.errors import InterpError, RecordError, UsageError
@@ -337,12 +337,16 @@ def test_runs_without_any_value_have_an_empty_figure(tmp_path):
     assert undrawable(record.findings["comparison"].figures()["numbers"])
 
 
-def test_a_page_is_drawn_where_a_probe_cannot_be_imported(monkeypatch):
-    def fails(kind, name):
-        raise InterpError(asked=f"the {kind} {name!r}", found="it cannot be imported", fix="Install it again.")
+def test_runs_of_a_probe_that_cannot_be_imported_are_compared(tmp_path, monkeypatch):
+    def fails(kind, entry):
+        raise InterpError(asked=f"the {kind} {entry.name!r}", found="it cannot be imported", fix="Install it again.")
 
-    monkeypatch.setattr("interp.records.power.load_entry", fails)
-    assert question_of("value_axis") == "value axis"
+    imported = registry._imported
+    monkeypatch.setattr(
+        registry, "_imported", lambda kind, of: (fails if of.name == "manifold" else imported)(kind, of)
+    )
+    record = compared(tmp_path, [made("a", 1.0), made("b", 1.0)])
+    assert {row["question"] for row in rows(record, "answers")} == {"manifold"}
 
 
 def test_two_pooled_groups_show_their_runs(tmp_path):
