@@ -5,7 +5,7 @@
     record = interp.run(model, probes=["manifold"], prompts="mixed")
     record.findings["manifold"].to_frame("by_layer")
 
-The public names stand in `__init__.pyi`. Each is imported when it is first used: `import interp` costs next to nothing.
+The public names are in `__init__.pyi`; each is imported at its first use.
 """
 
 from pathlib import Path
@@ -23,7 +23,7 @@ _attached, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 
 
 def __getattr__(name: str) -> Any:
-    """A public name, imported now; its functions answer for arguments that they do not take."""
+    """Import a public name; a function rejects unknown arguments with advice."""
     if name == "__version__":
         from importlib.metadata import version  # which takes longer than all else here
 

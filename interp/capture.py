@@ -1,4 +1,4 @@
-"""What one model did on one prompt set: the only thing a probe ever sees. Numpy; torch ends here."""
+"""What one model did on one prompt set, as numpy arrays: all that a probe sees."""
 
 import json
 from abc import ABC, abstractmethod
@@ -27,7 +27,7 @@ FORMAT = 2
 """Version of the folder that `Capture.save` writes."""
 
 FOREIGN = "fitted on other weights or in another precision"
-"""What a lens of another model is, in `ModelInfo.lens`."""
+"""Marks a lens of another model in `ModelInfo.lens`."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -74,11 +74,11 @@ class ModelInfo(Answering):
     attention_layers: tuple[int, ...] | None = None
     """The layers that have attention, where not all have."""
     lens: str | None = None
-    """What its stream is decoded through, where that is not the logit lens: kind and digest, and if it is `FOREIGN`."""
+    """Kind and digest of the lens of the residual stream, and whether it is `FOREIGN`; None: the logit lens."""
 
     @property
     def layers_with_attention(self) -> tuple[int, ...]:
-        """The numbers of all layers that have attention."""
+        """The layers that have attention."""
         every = range(self.n_layers if self.n_heads else 0)
         return tuple(every) if self.attention_layers is None else self.attention_layers
 
@@ -96,7 +96,7 @@ class ModelInfo(Answering):
 
 
 class Mechanism(ABC):
-    """What is known of how a network computes its answers. Depths are those of the residual stream."""
+    """How a network computes its answers, where that is known. Depths are those of the residual stream."""
 
     @property
     @abstractmethod
@@ -105,15 +105,15 @@ class Mechanism(ABC):
 
     @abstractmethod
     def variable(self, column: str) -> str | None:
-        """The variable that a column of the prompts holds; None where it holds none."""
+        """The variable in a column of the prompts; None where there is none."""
 
     @abstractmethod
     def first_depth(self, variable: str) -> int:
-        """The first depth at which the variable stands in the stream."""
+        """The first depth at which the residual stream holds the variable."""
 
     @abstractmethod
     def is_read(self, variable: str, depth: int) -> bool:
-        """Whether something behind this depth reads the variable."""
+        """Whether a later layer reads the variable."""
 
     @abstractmethod
     def swapped(
@@ -122,13 +122,12 @@ class Mechanism(ABC):
     ) -> Int[np.ndarray, "prompt scored"]:  # fmt: skip
         """The exact answers (outcomes, by number) with the donors' values of the variable at the scored positions.
 
-        What stands in the stream at this depth stays as it is, the variable apart; what comes later follows from it. −1
-        where nothing is defined for such values.
+        All else in the residual stream at this depth stays; later depths follow from it. −1: undefined for such values.
         """
 
     @abstractmethod
     def write(self, folder: Path) -> None:
-        """Leave in a folder what the task's `mechanism` reads from it."""
+        """Write the files that the task's `mechanism` reads."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -140,7 +139,7 @@ class Capture(Holding[Need | str, np.ndarray]):
     table of the scored positions: `prompt` (index), `position`, `length`, `token`, `next_entropy_bits`, `drawn` (in the
     subsample that headlines are measured on) and every column of the prompt set. Where the exact posterior is known,
     `posterior` `[row, outcome]` is over the token ids `prompts.outcome_ids`; `belief` `[row, component]` is the exact
-    belief over the latent, if that is more than the posterior. If only some `layers` were asked for, the first axis
+    belief over the latent, if that is more than the posterior. If only some `layers` were requested, the first axis
     holds these, in their order, and `rows` has `next_entropy_bits` only if a need reads the outputs. If not all layers
     have attention, arrays of attention hold `model.layers_with_attention`. Weights are copies. `provenance` says which
     tool read the model, and what it checked.
@@ -183,7 +182,6 @@ class Capture(Holding[Need | str, np.ndarray]):
         return text_table(title, head, rows[:_N_SHOWN], left_out + further)
 
     def _table(self) -> tuple[str, tuple[str, ...], list[tuple[str, ...]], str]:
-        """Title, head and rows of a table of what was captured, and what else there is."""
         rows: list[tuple[str, ...]] = [
             (need.site, need.kind, need.at, "; ".join(f"{name} {list(a.shape)}" for name, a in reduced.items()))
             for need, reduced in self.arrays.items()
@@ -209,7 +207,6 @@ class Capture(Holding[Need | str, np.ndarray]):
         return named("captured need", need, self.arrays)
 
     def _need_of(self, site: str) -> Need:
-        """The one need of a site; it has to be written out where there are several."""
         of_site = [need for need in self.arrays if need.site == site]
         if len(of_site) == 1:
             return of_site[0]

@@ -1,7 +1,4 @@
-"""What all edits have: layers, a dose, positions; how a subspace is read and moved, and how fields are checked.
-
-The kinds of edits are in `interp.edits`.
-"""
+"""What all edits share: layers, dose, positions, subspaces and checks. The kinds of edits are in `interp.edits`."""
 
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Literal
@@ -20,6 +17,9 @@ _IN_WHERE = ("layer", "site", "donor")
 SITES = ("q", "k", "v", "z", "resid")
 AFTER_W_O = ("attn_out", "o_proj", "out", "attention_output")
 
+KINDS: dict[str, type["Edit"]] = {}
+"""The kinds of edits by name; `interp.edits` defines them."""
+
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class Edit(Answering, metaclass=AnsweringType):
@@ -37,9 +37,13 @@ class Edit(Answering, metaclass=AnsweringType):
     at: str | tuple[int, ...] = "all"
 
     kind: ClassVar[str]
-    part: ClassVar[str] = "z"
-    is_whole: ClassVar[bool] = False
-    """Whether an edit that names no layer acts in all of them."""
+    part: ClassVar[str]
+    is_whole: ClassVar[bool]
+
+    def __init_subclass__(cls, *, kind: str = "", part: str = "z", is_whole: bool = False) -> None:
+        """Register a `kind` of edit; one that `is_whole` acts in all layers if none is named."""
+        cls.kind, cls.part, cls.is_whole = kind, part, is_whole
+        KINDS.update({kind: cls} if kind else {})
 
     def __post_init__(self) -> None:
         given = {each.name: getattr(self, each.name) for each in fields(self)}
@@ -72,7 +76,7 @@ class Edit(Answering, metaclass=AnsweringType):
         return f"{self.kind} {self.place} at {layers}"
 
     def __str__(self) -> str:
-        """`ablate z at layer 3, dose 0.5, at last, heads 1, 2`: every field that has not its default, but arrays."""
+        """`ablate z at layer 3, dose 0.5, at last, heads 1, 2`: every field but arrays and defaults."""
         said = [self.where]
         for each in fields(self):
             value = getattr(self, each.name)
@@ -81,7 +85,7 @@ class Edit(Answering, metaclass=AnsweringType):
         return ", ".join(said)
 
     def layers(self, info: ModelInfo) -> tuple[int, ...]:
-        """The layers of a model, counted from 0 (depths, for the residual stream); `UsageError` for unknown ones."""
+        """The layers (depths, for the residual stream) from 0; `UsageError` for unknown ones."""
         what, count = ("depths", info.n_layers + 1) if self.place == "resid" else ("layers", info.n_layers)
         return from_0(self.where, self._listed or range(count), count, f"{info.name} has the {what}")
 
@@ -170,7 +174,7 @@ class SubspaceEdit(Edit):
 
     @property
     def covectors(self) -> Float[np.ndarray, "axis feature"]:
-        """a: what reads the coordinates off raw activations. A column with σ = 0 was left as it is when scaled."""
+        """a, which reads the coordinates from raw activations. A column with σ = 0 was not scaled."""
         axis = np.atleast_2d(np.asarray(self.axis, dtype=np.float64))
         return axis if self.sigma is None else axis / np.where(self.sigma > 0, self.sigma, 1.0)
 
@@ -186,8 +190,8 @@ class SubspaceEdit(Edit):
         return axis if self.sigma is None else axis * np.where(self.sigma > 0, self.sigma, 1.0)
 
     def _inner(self) -> np.ndarray:
-        """Inner products of covectors and moves, of order one whatever their lengths."""
-        with np.errstate(over="ignore", invalid="ignore"):  # numbers that large are refused as they stand
+        """Inner products of covectors and moves; their lengths cancel."""
+        with np.errstate(over="ignore", invalid="ignore"):  # such large numbers are rejected later
             return self.covectors @ self._moves().T
 
     def refuse_misfit(self, info: ModelInfo) -> None:

@@ -22,11 +22,12 @@ Source: Paper III (arXiv 2512.23752), sections 4.5 and 4.6.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from interp.capture import ModelInfo
+from interp.edit import KINDS as KINDS
 from interp.edit import Edit, SubspaceEdit, refuse_array, width_of
 
 _ORTHOGONAL = 1e-5
@@ -34,7 +35,7 @@ _ORTHOGONAL = 1e-5
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
-class RemoveAxis(SubspaceEdit):
+class RemoveAxis(SubspaceEdit, kind="remove"):
     """Remove a subspace: its coordinates become 0.
 
     `axis` `[feature]` or `[axis, feature]` spans it. Features are those of `site` (`q`, `k`, `v`, `z`, `resid`), all
@@ -51,11 +52,9 @@ class RemoveAxis(SubspaceEdit):
     True
     """
 
-    kind: ClassVar[str] = "remove"
-
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
-class KeepAxis(SubspaceEdit):
+class KeepAxis(SubspaceEdit, kind="keep"):
     """Keep nothing but a subspace, whose fields `RemoveAxis` explains. With a `head`, other heads stay as they are.
 
     >>> model = interp.load("tunnel:bijection-gpt-neox")
@@ -67,11 +66,9 @@ class KeepAxis(SubspaceEdit):
     0.0
     """
 
-    kind: ClassVar[str] = "keep"
-
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
-class ShiftAxis(SubspaceEdit):
+class ShiftAxis(SubspaceEdit, kind="shift"):
     """Move one coordinate x·a by `deviations` times `score_sigma`, its standard deviation; `RemoveAxis` has the fields.
 
     >>> model = interp.load("tunnel:bijection-gpt-neox")
@@ -85,8 +82,6 @@ class ShiftAxis(SubspaceEdit):
     deviations: float
     score_sigma: float
 
-    kind: ClassVar[str] = "shift"
-
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.n_axes != 1:
@@ -99,7 +94,7 @@ class ShiftAxis(SubspaceEdit):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
-class RotateAxes(SubspaceEdit):
+class RotateAxes(SubspaceEdit, kind="rotate"):
     """Rotate the coordinates c of a subspace by an orthogonal `rotation` R `[axis, axis]`: c becomes R c.
 
     `RemoveAxis` explains the other fields. For a whole site or head, let `axis` be the identity matrix.
@@ -112,8 +107,6 @@ class RotateAxes(SubspaceEdit):
     """
 
     rotation: np.ndarray
-
-    kind: ClassVar[str] = "rotate"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -128,7 +121,7 @@ class RotateAxes(SubspaceEdit):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
-class ReplaceCoordinates(SubspaceEdit):
+class ReplaceCoordinates(SubspaceEdit, kind="replace"):
     """Replace the coordinates by `values`: `[axis]` everywhere, or `[row, axis]`, one row for each edited position.
 
     Rows go prompt by prompt, then by position, as in a `Capture`. For an interchange intervention (Geiger et al. 2021,
@@ -145,8 +138,6 @@ class ReplaceCoordinates(SubspaceEdit):
 
     values: np.ndarray
 
-    kind: ClassVar[str] = "replace"
-
     def __post_init__(self) -> None:
         super().__post_init__()
         refuse_array(self, "values", self.values, (1, 2))
@@ -158,7 +149,7 @@ class ReplaceCoordinates(SubspaceEdit):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
-class AblateHeads(Edit):
+class AblateHeads(Edit, kind="ablate"):
     """Replace the outputs of query `heads` (from 0), before W_O, `by` zero, their mean, or another prompt's outputs.
 
     The mean is over the edited positions in the unedited model, unless `mean` `[head, d_head]` gives it, in the order
@@ -176,8 +167,6 @@ class AblateHeads(Edit):
     by: Literal["zero", "mean", "resample"] = "zero"
     seed: int = 0
     mean: np.ndarray | None = None
-
-    kind: ClassVar[str] = "ablate"
 
     @property
     def each_head(self) -> tuple[int, ...]:
@@ -204,7 +193,7 @@ class AblateHeads(Edit):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
-class BypassLayer(Edit):
+class BypassLayer(Edit, kind="bypass", part="block"):
     """Let the residual stream pass a layer unchanged.
 
     With `lens=True`, name all layers from one to the last: the model's lens (`interp.FittedLens.on`) then maps the
@@ -220,9 +209,6 @@ class BypassLayer(Edit):
 
     lens: bool = False
 
-    kind: ClassVar[str] = "bypass"
-    part: ClassVar[str] = "block"
-
     def refuse_misfit(self, info: ModelInfo) -> None:
         super().refuse_misfit(info)
         bypassed = sorted(self.layers(info))
@@ -231,7 +217,7 @@ class BypassLayer(Edit):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
-class AttentionOff(Edit):
+class AttentionOff(Edit, kind="attention-off", part="attn_out"):
     """Add nothing of a layer's attention to the residual stream, not even its biases.
 
     >>> model = interp.load("tunnel:bijection-gpt-neox")
@@ -241,12 +227,9 @@ class AttentionOff(Edit):
     0.0
     """
 
-    kind: ClassVar[str] = "attention-off"
-    part: ClassVar[str] = "attn_out"
-
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
-class FeedForwardOff(Edit):
+class FeedForwardOff(Edit, kind="feed-forward-off", part="mlp_out"):
     """Add nothing of a layer's feed-forward block to the residual stream, not even its biases.
 
     >>> model = interp.load("tunnel:bijection-gpt-neox")
@@ -256,12 +239,9 @@ class FeedForwardOff(Edit):
     0.0
     """
 
-    kind: ClassVar[str] = "feed-forward-off"
-    part: ClassVar[str] = "mlp_out"
-
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
-class PatternsOf(Edit):
+class PatternsOf(Edit, kind="patterns", part="qk", is_whole=True):
     """Attend as another model of the same shape does: its queries and keys on the same tokens replace the model's own.
 
     The `donor` (another step, seed or fine-tuning) runs by itself on the same input; values, and all that is computed
@@ -277,10 +257,6 @@ class PatternsOf(Edit):
 
     layer: int | tuple[int, ...] = field(default=(), kw_only=False)
     donor: Any
-
-    kind: ClassVar[str] = "patterns"
-    part: ClassVar[str] = "qk"
-    is_whole: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -306,13 +282,6 @@ class PatternsOf(Edit):
 
     def to_json(self) -> dict[str, Any]:
         return super().to_json() | {"donor": self.donor_name}
-
-
-KINDS: Mapping[str, type[Edit]] = {
-    cls.kind: cls
-    for cls in (RemoveAxis, KeepAxis, ShiftAxis, RotateAxes, ReplaceCoordinates, AblateHeads, BypassLayer, AttentionOff,
-                FeedForwardOff, PatternsOf)
-}  # fmt: skip
 
 
 Edits = Edit | Mapping[str, Any] | Iterable[Edit | Mapping[str, Any]] | str | Path

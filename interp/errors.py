@@ -1,7 +1,6 @@
 """Errors in three parts: what was asked, what was found, what to do.
 
-Every error a user can meet is one of these, raised where the user's own words are still known. Anything else that
-reaches the terminal is a fault of the toolkit.
+Every error a user can meet is one of these; any other exception that reaches the terminal is a bug in interp.
 """
 
 import difflib
@@ -16,9 +15,9 @@ Held = TypeVar("Held")
 
 
 class InterpError(Exception):
-    """A refusal in words: `asked` (what was wanted), `found` (what stood in the way), `fix` (what to do).
+    """An error that says what was `asked`, what was `found`, and what to do (`fix`).
 
-    Control characters in them are written out, and of a long value they quote 200 characters.
+    Control characters are escaped; of a long value 200 characters are quoted.
 
     >>> try:
     ...     interp.load("pythia-411m")
@@ -34,7 +33,7 @@ class InterpError(Exception):
         super().__init__(self.asked, self.found, self.fix)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickled by what it holds: that of a process of its own arrives as it was raised."""
+        """Pickle the fields, so that an error of a subprocess arrives unchanged."""
         return type(self).__new__, (type(self), *self.args), vars(self)
 
     def __str__(self) -> str:
@@ -42,17 +41,13 @@ class InterpError(Exception):
 
 
 class UsageError(InterpError):
-    """The words of the call are off: nothing was run."""
+    """A call that does not fit; nothing was run."""
 
     exit_code = 2
 
 
 class UnknownName(UsageError, KeyError):
-    """A name that stands for nothing here; the message lists the nearest names, and all of them unless they are many.
-
-    A `hint` says what else is meant, in a sentence, in place of the nearest. Many models, probes, prompt sets and
-    tunnels are left to `interp list`.
-    """
+    """An unknown name; the message lists the nearest names (or a `hint`), and all of them unless they are many."""
 
     def __init__(self, kind: str, name: object, known: Iterable[str], hint: str = "") -> None:
         name, names = str(name), sorted(known)
@@ -66,18 +61,18 @@ class UnknownName(UsageError, KeyError):
 
 
 def named(kind: str, name: Any, known: Mapping[Any, Held]) -> Held:
-    """What a name stands for; `UnknownName` where it stands for nothing."""
+    """The value under this name; `UnknownName` if there is none."""
     if name not in known:
         raise UnknownName(kind, name, map(str, known))
     return known[name]
 
 
 class UnknownAttribute(UnknownName, AttributeError):  # pyrefly: ignore[inconsistent-inheritance]
-    """An attribute that an object has not: a habit from another library, or a slip of the keys."""
+    """An unknown attribute: a habit from another library, or a typing error."""
 
 
 class Answering:
-    """Prints as a line, and answers for an unknown attribute with the nearest; `_habits` says what else to type."""
+    """Prints as one line; for an unknown attribute the error names the nearest and says `_habits`."""
 
     _habits: ClassVar[str] = ""
     __repr__ = brief
@@ -93,7 +88,7 @@ class Answering:
 
 
 class Holding(Answering, Mapping[Key, Held]):
-    """Named things, in the field `_held`, which messages call `_kind`; prints as the table that `_table` makes."""
+    """A mapping over the field `_held`, whose values messages call `_kind`; prints as `_table`."""
 
     _held: ClassVar[str]
     _kind: ClassVar[str]
@@ -119,11 +114,11 @@ class Holding(Answering, Mapping[Key, Held]):
 
 
 class PromptError(UsageError):
-    """A prompt set that cannot be used as it stands."""
+    """A prompt set that cannot be used."""
 
 
 class ModelError(InterpError):
-    """A model that cannot be loaded or must not be read."""
+    """A model that cannot be loaded or read."""
 
 
 class RecordError(InterpError):
@@ -132,7 +127,7 @@ class RecordError(InterpError):
 
 @contextmanager
 def optional_part(extra: str, asked: str) -> Iterator[None]:
-    """The imports of an optional part stand inside; a `UsageError` names the extra that brings a missing package."""
+    """Imports inside this block raise `UsageError` for a missing package, with the extra that installs it."""
     try:
         yield
     except ImportError as error:

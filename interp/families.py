@@ -1,9 +1,8 @@
-"""Where the parts of each model family are: data, one entry a family, proved by the self-check on every load.
+"""Where the parts of each model family are: one row a family, verified by the self-check on every load.
 
-The attention hook needs none of this for q, k, v and z. The table serves what it does not see: keys and queries before
-rotary embedding, projection weights per head, block outputs and the residual stream. Further families register an
-entry under the entry points `interp.families`, by their `model_type`; one that transformers does not have registers
-its classes with `AutoConfig` and `AutoModelForCausalLM` in the same module.
+The attention hook captures q, k, v and z without this table; it serves keys and queries before rotary embedding,
+weights per head, block outputs and the residual stream. Other packages register a `Family` under the entry points
+`interp.families` by its `model_type`, and unknown classes with `AutoConfig` and `AutoModelForCausalLM`.
 """
 
 from collections.abc import Iterator
@@ -48,13 +47,13 @@ def _like_llama(name: str, **changes: Any) -> Family:
 
 
 def _like_gpt2(name: str, module: str, **changes: Any) -> Family:
-    """Weights are those of linear layers; queries, keys and values come out of one `module`."""
+    """With linear layers; one `module` gives queries, keys and values."""
     own: dict[str, Any] = {"layout": Layout("per_head", (module,)), "out_transposed": False}
     return replace(_GPT2, name=name, **own | changes)
 
 
 _SANDWICH = {"attention_sum": "post_attention_layernorm", "mlp_sum": "post_feedforward_layernorm"}
-"""Both blocks are normalised once more before they are added to the residual stream."""
+"""Both outputs are normalised before they are added to the residual stream."""
 
 _CAP = "final_logit_softcapping"
 _BY_POSITION = QkNorm("q_norm", "k_norm", "pos_head")
@@ -64,7 +63,7 @@ _FLAT = QkNorm("q_norm", "k_norm", "flat")
 
 _SHARED = {"mlp": ("block_sparse_moe", "shared_mlp"), "router": "block_sparse_moe.router",
            "added_times": "residual_multiplier", "logits_over": "logits_scaling"}  # fmt: skip
-"""Granite with experts, and beside them a feed-forward that all tokens pass; the one or the other may be missing."""
+"""Granite with experts and a feed-forward that all tokens pass; either may be missing."""
 
 _GATED = "linear attention in most layers; a gate multiplies head outputs, z is what enters W_O"
 _ITS_OWN = "its own attention, which does not use transformers' interface, is replaced while it is read"
@@ -75,14 +74,12 @@ _TABLE = (
     _like_llama("phi", final_norm="model.final_layernorm", out="dense", parallel=True,
                 qk_norm=QkNorm("q_layernorm", "k_layernorm", "head_pos")),
     _LLAMA,
-    _like_llama("mistral"),
+    *map(_like_llama, (
+        "mistral", "arcee", "helium", "ernie4_5", "seed_oss", "nemotron", "qwen2", "qwen2_vl_text", "qwen2_5_vl_text",
+        "gemma", "internlm3", "jais2", "starcoder2",
+    )),
     _like_llama("ministral", note="sliding window in some layers"),
     _like_llama("mixtral", router="mlp.gate", note="mixture of experts"),
-    _like_llama("arcee"),
-    _like_llama("helium"),
-    _like_llama("ernie4_5"),
-    _like_llama("seed_oss"),
-    _like_llama("nemotron"),
     _like_llama("smollm3", note="no rotary embedding in every fourth layer"),
     _like_llama("granite", added_times="residual_multiplier", logits_over="logits_scaling",
                 note="scaled residual branches, embeddings and logits"),
@@ -96,15 +93,11 @@ _TABLE = (
                 note="interleaved, partial rotary embedding; both branches normalised"),
     _like_llama("exaone4", qk_norm=_BY_HEAD, **_SANDWICH, note="no rotary embedding in global layers"),
     _like_llama("apertus", qk_norm=_BY_HEAD),
-    _like_llama("qwen2"),
-    _like_llama("qwen2_vl_text"),
-    _like_llama("qwen2_5_vl_text"),
     _like_llama("qwen2_moe", router="mlp.gate", note="mixture of experts"),
     _like_llama("qwen3", qk_norm=_BY_POSITION),
     _like_llama("qwen3_vl_text", qk_norm=_BY_POSITION),
     _like_llama("qwen3_vl_moe_text", qk_norm=_BY_POSITION, note="mixture of experts"),
     _like_llama("qwen3_moe", qk_norm=_BY_POSITION, router="mlp.gate", note="mixture of experts"),
-    _like_llama("gemma"),
     _like_llama("gemma2", **_SANDWICH, logits_cap=_CAP, kernel="eager",
                 note="soft-capped scores and logits; sliding window in every second layer"),
     _like_llama("gemma3_text", qk_norm=_BY_HEAD, **_SANDWICH, logits_cap=_CAP, note="sliding window in most layers"),
@@ -137,15 +130,12 @@ _TABLE = (
     _like_llama("hyperclovax", added_times="residual_multiplier", logits_times="logits_scaling",
                 attention_sum="post_norm1", mlp_sum="post_norm2",
                 note="scaled residual branches, embeddings and logits; both branches normalised"),
-    _like_llama("internlm3"),
-    _like_llama("jais2"),
     _like_llama("mellum", qk_norm=_BY_POSITION, note="sliding window in most layers; mixture of experts"),
     _like_llama("minimax_m2", qk_norm=_FLAT, note="partial rotary embedding; mixture of experts"),
     _like_llama("ministral3", note="queries grow in long texts"),
     _like_llama("solar_open", note="mixture of experts"),
     _like_llama("vaultgemma", kernel="eager", logits_cap=_CAP,
                 note="soft-capped scores and logits; sliding window in some layers"),
-    _like_llama("starcoder2"),
     _like_llama("stablelm", parallel="use_parallel_residual",
                 qk_norm=QkNorm("q_layernorm", "k_layernorm", "head_pos")),
     _like_llama("persimmon", layout=Layout("per_head", ("query_key_value",)), out="dense",
@@ -217,29 +207,22 @@ REFUSED = {
         "rescales the residual stream",
     ),
 }
-"""Families known not to be readable, by `model_type`: what they are called, and why."""
+"""Families that cannot be read, by `model_type`: name and reason."""
 
 
 @cache
 def families() -> dict[str, Family]:
-    """Every known family by its `model_type`: ours, and what other packages register.
-
-    The packages are imported here, so `AutoConfig` knows the families of their own from this call on.
-    """
+    """Every known family by its `model_type`. Imports the packages that register further ones."""
     return families_of_transformers() | {name: load_entry("family", name) for name in entries("family")}
 
 
 def families_of_transformers() -> dict[str, Family]:
-    """Those of `families` that are data alone, for which nothing is imported."""
+    """The families of the table above, without an import."""
     return {family.name: family for family in _TABLE}
 
 
 def family_of(config: "PretrainedConfig") -> Family:
-    """The family of a configuration.
-
-    Raises `ModelError` for a family that does not pass the attention interface (by name), and for one without an
-    entry in the table: never an empty capture.
-    """
+    """The family of a configuration; `ModelError` for one that cannot be read or is unknown."""
     kind = config.model_type
     if kind in families():
         families()[kind].refuse_shape(config)
@@ -264,10 +247,7 @@ def rotary_size(config: "PretrainedConfig", shape: HeadShape) -> int | None:
 def iterate_weights(
     module: "PreTrainedModel", family: Family, which: Literal["W_Q", "W_K", "W_V", "W_O"]
 ) -> "Iterator[torch.Tensor]":
-    """One weight per layer, per head, as the sites of the same names describe them.
-
-    Each is to be used before the next is asked for: where weights are offloaded, it is sent away again then.
-    """
+    """The weight of each layer, per head, as the site of this name. Use each before the next: it may be offloaded."""
     from interp.system.offload import brought_in
 
     shape = family.head_shape(module.config.get_text_config())

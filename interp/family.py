@@ -1,4 +1,4 @@
-"""How the parts of one model family are found in its module: paths, layouts of projections, norms of queries, keys."""
+"""Paths of the parts of a model family in its module, layouts of projections, and norms of queries and keys."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -78,13 +78,13 @@ class QkNorm:
         return None if which == "v" else getattr(attention, self.q if which == "q" else self.k, None)
 
     def normalised(self, module: "torch.nn.Module", heads: "torch.Tensor") -> "torch.Tensor":
-        """What the module makes of `[batch, pos, head, d_head]`, in that order again."""
+        """The module's output for `[batch, pos, head, d_head]`, in the same order."""
         seen = heads.flatten(-2) if self.order == "flat" else heads
         seen = heads.transpose(1, 2) if self.order == "head_pos" else seen
         return self.to_heads(module(seen), heads.shape[-1])
 
     def to_heads(self, seen: "torch.Tensor", d_head: int) -> "torch.Tensor":
-        """What the module sees or gives, as `[batch, pos, head, d_head]`."""
+        """The module's input or output as `[batch, pos, head, d_head]`."""
         if self.order == "flat":
             return seen.unflatten(-1, (-1, d_head))
         return seen.transpose(1, 2) if self.order == "head_pos" else seen
@@ -121,7 +121,7 @@ class Family:
     """Module of a block that chooses experts and returns logits of all, weights of the chosen and which these are."""
     qk_norm: QkNorm | None = None
     kernel: str = "sdpa"
-    """The attention of transformers that is right where nobody listens: sdpa leaves out caps and learnt sinks."""
+    """The attention of transformers that is right without hooks: sdpa leaves out caps and learnt sinks."""
     scales_queries: bool = False
     """Queries are divided by the root of d_head before the attention hook instead of the scores after it."""
     adds_if: str | None = None
@@ -176,17 +176,17 @@ class Family:
         return self.adds_if is None or bool(getattr(config, self.adds_if))
 
     def summed_scale(self, config: "PretrainedConfig", site: str) -> float:
-        """What the output of a part of a block is multiplied by before it is added to the stream."""
+        """The factor of a block's output before it is added to the residual stream."""
         field = self.added_times.get(site) if isinstance(self.added_times, Mapping) else self.added_times
         return 1.0 if field is None else float(getattr(config, field))
 
     def logit_scale(self, config: "PretrainedConfig") -> float:
-        """What the products with the output head are multiplied by."""
+        """The factor of the logits."""
         times = 1.0 if self.logits_times is None else getattr(config, self.logits_times)
         return times if self.logits_over is None else times / getattr(config, self.logits_over)
 
     def logit_cap(self, config: "PretrainedConfig") -> float | None:
-        """What the logits never exceed; None without a soft-cap."""
+        """The soft-cap of the logits; None without one."""
         return None if self.logits_cap is None else getattr(config, self.logits_cap)
 
     def clipped(self, x: "torch.Tensor", config: "PretrainedConfig") -> "torch.Tensor":
@@ -211,7 +211,7 @@ class Family:
         return self.parallel if isinstance(self.parallel, bool) else bool(getattr(config, self.parallel))
 
     def behind_blocks(self, module: "PreTrainedModel") -> "torch.nn.Module":
-        """What the residual stream enters behind the last block: the final norm, a projection, or the head."""
+        """The module that reads the residual stream after the last block: final norm, projection, or head."""
         between = [attrgetter(path)(module) for path in (self.final_norm, self.behind_norm) if path is not None]
         head: Any = module.get_output_embeddings()
         return next((part for part in between if part is not None), head)
@@ -239,7 +239,6 @@ class Family:
         return {n: attrgetter(self.attention or "")(layer) for n, layer in layers if self.attends(layer)}
 
     def attention_modules(self, module: "PreTrainedModel") -> list["torch.nn.Module"]:
-        """The same modules alone, in their order."""
         return list(self.attention_by_layer(module).values())
 
     def attention_layers(self, config: "PretrainedConfig") -> tuple[int, ...] | None:
@@ -251,7 +250,7 @@ class Family:
         return None if len(having) == len(config.layer_types) else having
 
     def refuse_shared_parts(self, module: "PreTrainedModel") -> None:
-        """Raise `ModelError` where two layers have a module with weights in common: what it does is heard of both."""
+        """Raise `ModelError` where two layers share a module with weights, whose hooks could not tell them apart."""
         owners: dict[torch.nn.Module, int] = {}
         for layer, block in enumerate(self.layer_modules(module)):
             for name, part in block.named_modules():
@@ -267,8 +266,8 @@ class Family:
     def summed_modules(self, layer: "torch.nn.Module") -> dict[str, "tuple[torch.nn.Module, ...]"]:
         """The modules whose outputs a decoder layer adds to the residual stream, by site (`attn_out`, `mlp_out`).
 
-        What stands in place of attention or beside it is `mixer_out`, which is no site, and adds to the stream all the
-        same. Of several modules of one site the outputs are summed; they are in the order in which they run.
+        A mixer in place of attention or beside it is `mixer_out`, which is not a site. Outputs of several modules of
+        one site are summed; they are in the order in which they run.
         """
         paths = {
             "attn_out": (self.attention_sum or self.attention if self.attends(layer) else None,),

@@ -28,7 +28,7 @@ ALPHA = 0.05
 """The p up to which a number is significant."""
 
 _UNASKED = 0.9
-"""p above which a value outside the band lies on the side that was not asked about: a two-sided p would be small."""
+"""p above which a value outside the band lies on the side that a one-sided test ignores."""
 
 Standing = Literal["above", "below", "within", "unjudged"]
 COLUMNS = ("number", "value", "95 % interval", "null", "p", "n")
@@ -155,7 +155,7 @@ class Scalar(Answering, NDArrayOperatorsMixin):
     def standing(self, p: float | None = None) -> Standing:
         """`above` or `below` its null if p is at most 0.05, or without a p if the interval misses the null's band.
 
-        Else `within`; `unjudged` without a null, if underpowered or not finite. `p` replaces the number's own p.
+        Otherwise `within`; `unjudged` without a null, if underpowered or not finite. `p` replaces the number's own.
         """
         if self.null is None or self.underpowered or not np.isfinite([self.value, *self.null.band]).all():
             return "unjudged"
@@ -179,7 +179,7 @@ class Scalar(Answering, NDArrayOperatorsMixin):
         return format(self.value, spec) if spec else str(self)
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *given: Any, **how: Any) -> Any:
-        """Numpy, arithmetic and comparisons take the value alone."""
+        """Numpy, arithmetic and comparisons use the value."""
         return getattr(ufunc, method)(*(x.value if isinstance(x, Scalar) else x for x in given), **how)
 
     @property
@@ -229,7 +229,7 @@ class Scalar(Answering, NDArrayOperatorsMixin):
 
     @property
     def cells(self) -> tuple[str, str, str, str, str]:
-        """Value, interval, null, p and n in words, as every table of numbers has them."""
+        """Value, interval, null, p and n as text."""
         weak = f" ({self.weakness})" if self.underpowered else ""
         return self.value_text + weak, self.interval_text, self.null_text, self.p_text, self.n_text
 
@@ -262,21 +262,21 @@ class Scalar(Answering, NDArrayOperatorsMixin):
 
     @property
     def n_text(self) -> str:
-        """How many of what: `500 sequences, 73 distinct rows`; empty where nothing was counted."""
+        """`500 sequences, 73 distinct rows`; empty without n."""
         distinct = None if self.n in (None, self.n_distinct_rows) else self.n_distinct_rows
         return self.counted_text + ("" if distinct is None else f", {distinct:,} distinct rows")
 
     @property
     def counted_text(self) -> str:
-        """What was counted: `288 prompts in 48 clusters`, `500 sequences`."""
+        """`288 prompts in 48 clusters`, `500 sequences`; empty without n."""
         clusters = "" if self.n_clusters is None else f" in {counted(self.n_clusters, 'cluster')}"
         return "" if self.n is None else f"{counted(self.n, self.n_unit)}{clusters}"
 
 
 def with_controls(own: Standing, controls: Iterable[Scalar]) -> Standing:
-    """Where a number stands that would stand at `own` without its essential controls.
+    """The standing of a number that is at `own` without its essential controls.
 
-    `within` where one of them does not stand out on the same side; `unjudged` where one cannot be judged.
+    `within` if one of them is not significant on the same side; `unjudged` if one cannot be tested.
     """
     others = {control.standing() for control in controls}
     if own not in ("above", "below") or others <= {own}:
@@ -344,7 +344,7 @@ class Findings(Holding[str, Scalar]):
         return with_controls(self[name].standing(p), [control for _, control in self.essential_controls(name)])
 
     def essential_controls(self, name: str) -> list[tuple[str, Scalar]]:
-        """The essential controls of a number, and theirs in turn: the words and the scalar of each."""
+        """The essential controls of a number, and their own: words and scalar of each."""
         found: dict[str, str] = {}
         waiting = [name]
         for each in waiting:
@@ -358,11 +358,10 @@ class Findings(Holding[str, Scalar]):
     _held, _kind = "scalars", "finding"
 
     def rows_in_words(self, names: Iterable[str]) -> list[tuple[str, ...]]:
-        """Scalars as rows of text: name, value, interval, null, p and n."""
+        """Name, value, interval, null, p and n of these scalars as text."""
         return [(name, *self.scalars[name].cells) for name in names]
 
     def _table(self) -> tuple[str, Sequence[str], list[tuple[str, ...]], str]:
-        """Head and rows of the headline numbers (all, where none is named), and where the rest is."""
         names = self.headline or tuple(self.scalars)
         further = f"{len(self.scalars) - len(names)} further numbers: `findings.to_frame()`. "
         if self.tables:
@@ -370,10 +369,7 @@ class Findings(Holding[str, Scalar]):
         return self.probe, COLUMNS, self.rows_in_words(names), further
 
     def plot(self, name: str | None = None, theme: Literal["light", "dark"] = "light") -> "go.Figure":
-        """A figure of the page by its name, in the page's theme; without a name the main one, which comes first.
-
-        `UnknownName` for a name that is none of them lists those that there are.
-        """
+        """A figure of the page by its name, by default the main one; an unknown name raises `UnknownName`."""
         from interp.registry import load_entry
 
         drawn = self._drawn()
@@ -402,7 +398,7 @@ class Findings(Holding[str, Scalar]):
         return {figure.name: figure for figure in probe.figures(self)}
 
     def to_frame(self, table: str | None = None) -> "pandas.DataFrame":
-        """A table as a pandas frame; without a name the scalars, one per row. `UnknownName` for an unknown table.
+        """A table (`UnknownName` if unknown) as a pandas frame; without a name the scalars, one per row.
 
         `low` and `high` bound the interval; `standing` takes essential controls into account.
         """

@@ -1,7 +1,4 @@
-"""Numbers as a reader sees them, on a page, in a terminal, in a notebook: the one place that writes them.
-
-Three digits, a dash where there is none.
-"""
+"""Numbers as text for pages, terminals and notebooks: three digits, a dash for NaN."""
 
 import html
 import math
@@ -16,7 +13,7 @@ DASH = "–"
 MINUS = "−"
 MILLIONTHS = "millionths of a bit"
 BY_COLUMN = "the column "
-"""How what clusters go by begins, where a column holds their names."""
+"""How `Clusters.by` begins where a column names the clusters."""
 
 _ROUNDING = 1e-12
 _LEAST_P = 1e-6
@@ -45,12 +42,12 @@ def short(x: float, digits: int = 3) -> str:
 
 
 def is_tiny(bits: float) -> bool:
-    """Whether an effect is given, with all that it is compared with, in `MILLIONTHS`."""
+    """Whether an effect, and all it is compared with, is shown in `MILLIONTHS`."""
     return 0 < abs(bits) < _TINY_BITS
 
 
 def near_zero_as_zero(x: float) -> float:
-    """0 for what rounding alone has left of it: the mean of a null that is symmetric about 0."""
+    """0 for a rounding error, as of the mean of a null that is symmetric about 0."""
     return 0.0 if abs(x) <= _ROUNDING else x
 
 
@@ -93,16 +90,16 @@ def size(n_bytes: int | float) -> str:
 
 
 def plain(text: str) -> str:
-    """A text of this module for a terminal, which may know ASCII alone and whose minus is copied into commands."""
+    """A text of this module in ASCII, for terminals and commands."""
     return "n/a" if text == DASH else text.replace(MINUS, "-").replace("∞", "inf").replace("≤", "<=")
 
 
 _UNPRINTED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
-"""What moves a terminal's cursor, sets its title or turns the direction of a text; ends of lines and tabs stay."""
+"""Control characters that affect a terminal or the direction of text; newlines and tabs are kept."""
 
 
 def printable(text: str) -> str:
-    """A text of somebody else's for a terminal: its control characters are written out (`\\x1b`), none is obeyed."""
+    """A foreign text with its control characters escaped (`\\x1b`)."""
     return _UNPRINTED.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
@@ -115,17 +112,17 @@ _VALUES = re.compile(
 
 
 def quoting(message: str) -> str:
-    """A message as it may be shown anywhere: `printable`, with at most 200 characters of every value."""
+    """A message that is `printable`, with at most 200 characters of every value."""
     return _VALUES.sub(lambda found: f"{found[0][:_LONGEST]} ...", printable(message))
 
 
 def last_part(path: str) -> str:
-    """What stands behind the last separator of a path, written as any system writes it."""
+    """The last part of a path of any operating system."""
     return PureWindowsPath(path).name or path
 
 
 def short_name(model: str) -> str:
-    """A model's name; of a path only its end. A hub id, which has one slash at most, is itself."""
+    """A model's name; of a path only its end. A hub id has at most one slash and stays."""
     is_path = PureWindowsPath(model).anchor or model.startswith((".", "~")) or model.count("/") > 1 or "\\" in model
     return last_part(model) if is_path else model
 
@@ -152,7 +149,7 @@ def of_clusters(n: int, unit: str, n_clusters: int, by: str) -> str:
 
 
 def sample_size(n: int, unit: str, n_clusters: int, n_effective: float, by: str) -> str:
-    """What is counted where there are fewer clusters than prompts, and what they weigh by their sizes if less."""
+    """The sample size in words, where there are fewer clusters than prompts; unequal clusters weigh less."""
     each, weight, kind = n / n_clusters, round(n_effective), _kind(by)
     sizes = f", {'' if each.is_integer() else 'about '}{round(each)} each" if kind and weight == n_clusters else ""
     weigh = f", which weigh as much as {weight:,} of one size" if weight < n_clusters else ""
@@ -163,7 +160,7 @@ def sample_size(n: int, unit: str, n_clusters: int, n_effective: float, by: str)
 
 
 def _kind(by: str) -> str:
-    """What one cluster is called, where a column names it with a word."""
+    """The name of one cluster, where a column gives it in one word."""
     column = by.removeprefix(BY_COLUMN)
     return column if column != by and column.isalpha() else ""
 
@@ -181,7 +178,7 @@ _SHOWN.maxstring = _SHOWN.maxother = 80
 
 
 def brief(of: Any) -> str:
-    """A dataclass as a line: its fields but those that are as by default, arrays by their shape, long values cut."""
+    """A dataclass as one line: fields that differ from their defaults, arrays by shape, long values cut."""
     shown = []
     for field in fields(of):
         value = getattr(of, field.name)
@@ -195,7 +192,7 @@ def brief(of: Any) -> str:
 
 
 def html_table(title: str, head: Sequence[str], rows: Iterable[Sequence[str]], further: str) -> str:
-    """A titled table as a notebook shows it: every text escaped, no colour set."""
+    """A titled table as HTML for a notebook, with every text escaped."""
     cells = "".join(f"<tr>{''.join(f'<td>{_as_html(x)}</td>' for x in row)}</tr>" for row in rows)
     heads = "".join(f"<th>{_as_html(x)}</th>" for x in head)
     return (

@@ -1,7 +1,6 @@
-"""Entropies and divergences, in bits, from probabilities and from their logarithms.
+"""Entropies and divergences in bits. Distributions run along the last axis.
 
-The only place of the instrument where nats are seen. Distributions run along the last axis. `0 log 0` is 0 by
-construction (a probability of exactly zero contributes nothing); nothing is ever added inside a logarithm.
+`0 log 0` is 0: a probability of exactly zero contributes nothing, and nothing is added inside a logarithm.
 """
 
 import numpy as np
@@ -38,7 +37,7 @@ def kl_bits(
 def cross_entropy_bits(
     p: Float[np.ndarray, "*p_batch outcome"], log2_q: Float[np.ndarray, "*q_batch outcome"]
 ) -> Float[np.ndarray, "*batch"]:
-    """−Σ p log2 q from log2 q; less the entropy of p it is KL(p ‖ q). What p excludes counts nothing."""
+    """−Σ p log2 q from log2 q; minus the entropy of p it is KL(p ‖ q). Outcomes with p = 0 contribute nothing."""
     p, log2_q = np.broadcast_arrays(np.asarray(p, dtype=np.float64), np.asarray(log2_q, dtype=np.float64))
     return 0.0 - np.multiply(p, log2_q, out=np.zeros(p.shape), where=p > 0).sum(axis=-1)
 

@@ -1,4 +1,4 @@
-"""A loaded model: the transformers module, its tokenizer, where its parts are, and what the self-check said."""
+"""A loaded model: the transformers module, its tokenizer, its family, and the results of the self-check."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Check:
-    """One check of the self-check: what was compared, the largest error seen and the bound it had to keep.
+    """One check of the self-check: what was compared, the largest error, and the bound.
 
-    `when` is the time it was run (UTC), where that was on an earlier load of the same files.
+    `when` is the time (UTC) of a check on an earlier load of the same files.
     """
 
     name: str
@@ -34,7 +34,7 @@ class Check:
 
 @runtime_checkable
 class Carrying(Protocol):
-    """A lens other than the logit lens: what it makes of the stream before the final norm reads it."""
+    """A lens other than the logit lens, which maps the residual stream before the final norm."""
 
     def carried(self, x: "torch.Tensor", depth: int) -> "torch.Tensor":
         """Residual vectors `[..., d_model]` of a depth, as vectors of the final stream."""
@@ -68,8 +68,8 @@ class Model(Answering):
     def __call__(self, *given: Any, **how: Any) -> NoReturn:
         raise UsageError(
             asked=f"calling {self!r}",
-            found="it holds a model and is none",
-            fix="Call model.module(...) for a pass of your own, or interp.collect(model, texts, needs).",
+            found="an interp Model is not callable",
+            fix="Call model.module(...), or interp.collect(model, texts, needs).",
         )
 
     @property
@@ -83,14 +83,14 @@ class Model(Answering):
 
     @property
     def fingerprint(self) -> str:
-        """A name for its weights as they are now: `interp.system.fingerprint`."""
+        """A hash of its present weights: `interp.system.fingerprint`."""
         from interp.system.fingerprint import fingerprint
 
         return fingerprint(self.module)
 
     @property
     def input_device(self) -> "torch.device":
-        """Where token ids have to lie."""
+        """The device of token ids."""
         from interp.system.offload import device_of
 
         return device_of(self.module.get_input_embeddings())
@@ -105,7 +105,7 @@ class Model(Answering):
 
 
 def heads_in_words(info: ModelInfo) -> str:
-    """How many heads of which size; grouped ones with their KV heads."""
+    """`8 heads on 2 KV heads of 64`."""
     if not info.n_heads:
         return "no attention"
     grouped = "" if info.n_heads == info.n_kv_heads else f" on {info.n_kv_heads} KV heads"

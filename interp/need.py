@@ -1,4 +1,4 @@
-"""A need: which tensor, at which positions, reduced how. The typed key to what was captured."""
+"""A need: a requested activation, its positions and its reduction. It is the key to a captured array."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -85,10 +85,7 @@ class Need(Answering, metaclass=AnsweringType):
 
 
 def as_needs(needs: "Need | str | Iterable[Need | str] | None") -> tuple[Need, ...]:
-    """Needs, or names of sites for every row at the scored positions; one alone is one of them.
-
-    Without any a `UsageError` says what there is.
-    """
+    """Needs from needs or names of sites, one or several; `UsageError` with all sites if there are none."""
     listed = [needs] if isinstance(needs, Need | str) else list(plain(needs) or ())
     if not listed:
         raise UsageError(

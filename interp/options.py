@@ -1,7 +1,6 @@
-"""The options of a run, each declared once: its type, its default, what it means, and how the command line says it.
+"""The options of a run, each declared once: type, default, help, and command-line flag.
 
-`interp.run`, `interp.run_many` and `interp.plan` take the fields of `RunOptions` as keywords; the commands of the same
-names take them as words, records keep those that change the numbers, and pages print the call that repeats a run.
+`interp.run`, `interp.run_many` and `interp.plan` take the fields of `RunOptions` as keywords, their commands as words.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -32,12 +31,11 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class Option:
-    """What is told of an option: its meaning in a sentence, and how it stands on the command line.
+    """The help and the command-line form of an option.
 
-    `kind` is the type that is read there where it is not that of the field, `least` and `most` are the bounds of a
-    number; `read` makes the value of what was read, and `write` makes words of a value, each to follow the flag. `take`
-    makes a plain value of what was given.
-    What changes the numbers is in a record and its hash; what changes none is `recorded` beside the hash, or never.
+    `kind` is its type on the command line, if not that of the field; `least` and `most` bound a number. `read` converts
+    a value of the command line, `write` gives the words for a value, `take` makes any given value plain.
+    An option that changes numbers is in a record and its hash; others are `recorded` beside the hash, or never.
     """
 
     flag: str
@@ -52,7 +50,7 @@ class Option:
     take: Callable[[Any], Any] = lambda value: value
 
     def words(self, value: Any) -> list[str]:
-        """The words of a command that ask for this value."""
+        """The words of a command that set this value."""
         if isinstance(value, bool):
             return [self.flag.split("/")[not value]]
         return [word for written in self.write(value) for word in (self.flag, written)]
@@ -60,7 +58,7 @@ class Option:
 
 @dataclass(frozen=True)
 class RunOptions:
-    """Everything that a run can be asked."""
+    """All options of a run."""
 
     model: Annotated[
         "Model | str | Path",
@@ -234,20 +232,17 @@ class RunOptions:
 
 
 OPTIONS: Mapping[str, Option] = {f.name: get_args(f.type)[1] for f in fields(RunOptions)}
-"""What is told of each option of a run, by its keyword."""
+"""The options of a run by keyword."""
 
 HASHED = tuple(name for name, option in OPTIONS.items() if option.recorded == "hashed")
 """The options that change the numbers."""
 
 BESIDE = ("command", *(name for name, option in OPTIONS.items() if option.recorded == "beside"))
-"""What a record keeps of a run that changes no number: the command that repeats it, and options."""
+"""What a record keeps although it changes no number: the command, and some options."""
 
 
 def by_keyword(kind: Callable[P, Options]) -> Callable[[Callable[[Options], Result]], Callable[P, Result]]:
-    """Let a function of an options object be called with the fields of the object instead.
-
-    Type checkers and `help` see the fields as its parameters; its docstring tells what each of them means.
-    """
+    """Call a function of an options object with the fields of the object; its docstring gets their help."""
 
     def decorate(function: Callable[[Options], Result]) -> Callable[P, Result]:
         shown = [each.replace(annotation=_shown(each.annotation)) for each in signature(kind).parameters.values()]
@@ -268,6 +263,5 @@ def by_keyword(kind: Callable[P, Options]) -> Callable[[Callable[[Options], Resu
 
 
 def _shown(annotation: Any) -> Any:
-    """The type of an option without what is told of it elsewhere; one in quotes as it reads."""
     inner = get_args(annotation)[0] if get_origin(annotation) is Annotated else annotation
     return getattr(inner, "__forward_arg__", inner)

@@ -1,7 +1,4 @@
-"""What the figures of probes and studies share: axes, bands, and colours that survive colour blindness.
-
-Backgrounds, margins and the place of the legend are the page's (`reports/plotly/theme.py`).
-"""
+"""Shared parts of figures: axes, bands, colours for colour-blind readers. `reports/plotly/theme.py` has the rest."""
 
 import html
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,22 +15,21 @@ if TYPE_CHECKING:
 
 VALUE = "#0072B2"
 NULL = "#8C8C8C"
-"""What chance gives, in every figure and strip, on light and on dark paper; captions call it the null."""
+"""The colour of nulls in every figure, on light and dark paper."""
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#882255", "#44AA99")
-"""Okabe and Ito's colours, then Tol's. Pages and notebooks show colours of their theme in their place."""
+"""Okabe and Ito's colours, then Tol's. Pages and notebooks replace them by those of their theme."""
 
 ENTROPY_SCALE = ((0.0, "#3d6fd6"), (0.5, "#b2549e"), (1.0, "#d67200"))
-"""From certain to uncertain: blue to orange, all of it at least 3 to 1 against white and against black."""
+"""From certain to uncertain: blue to orange, with a contrast of at least 3 to 1 on white and black."""
 
 LEAST_R2 = -0.5
 
 
 def blank(x: str, y: str) -> "go.Figure":
-    """An empty figure with these axis titles, which are shown to the letter."""
+    """An empty figure with these axis titles, HTML escaped."""
     import plotly.graph_objects as go
 
     x, y = html.escape(x, quote=False), html.escape(y, quote=False)
-
     axis = {"zeroline": False, "exponentformat": "e"}
     return go.Figure(
         layout={
@@ -51,10 +47,10 @@ def faded(colour: str, opacity: float) -> str:
 
 
 class Chart:
-    """A figure that is drawn from the rows of a table; each method adds what it is named for.
+    """A figure that is drawn from the columns of a table; each method adds what it is named for.
 
-    Columns are named. Where the table has the interval or the null of a column beside it (`..._low`, `..._null_high`),
-    they are drawn with it. `x` names the column along the horizontal axis.
+    `x` names the column of the horizontal axis. The interval and null of a column (`..._low`, `..._null_high`) are
+    drawn with it if the table has them.
     """
 
     def __init__(self, table: Table, x: str, x_title: str, y_title: str) -> None:
@@ -67,17 +63,17 @@ class Chart:
         return other
 
     def by(self, column: str) -> "Iterator[tuple[Any, Chart, str]]":
-        """Every value of a column with the chart of its rows and a colour of its own, in the order of appearance."""
+        """Each value of a column, in order of appearance, with the chart of its rows and its colour."""
         for i, (value, rows) in enumerate(self.table.groups(column)):
             yield value, self.of(rows), PALETTE[i % len(PALETTE)]
 
     @property
     def across(self) -> np.ndarray:
-        """Where the rows stand along the horizontal axis."""
+        """The horizontal coordinates of the rows."""
         return self.table[self.x]
 
     def band(self, bounds: tuple[np.ndarray, np.ndarray], colour: str = NULL, name: str = "") -> None:
-        """A shaded band between two curves, where it has bounds (a bar at a single place); in the legend once."""
+        """A shaded band between two curves (a bar at a single x); in the legend once."""
         low, high = bounds
         kept = np.isfinite(low) & np.isfinite(high)
         x, traces = self.across[kept], list[Any](self.plot.data)
@@ -90,7 +86,7 @@ class Chart:
         )  # fmt: skip
 
     def null_band(self, column: str, name: str = "null, 95 %") -> None:
-        """The band of a column's null, named in the legend: once, however many stretches of it a figure holds."""
+        """The band of a column's null, in the legend once."""
         self.band((self.table[f"{column}_null_low"], self.table[f"{column}_null_high"]), name=name)
 
     def curve(self, column: str, name: str, colour: str = VALUE, dash: str | None = None, **how: Any) -> None:
@@ -101,7 +97,7 @@ class Chart:
 
     def null(self, column: str, name: str = "null", dash: str = "dash") -> None:
         """The null of a column, with its band."""
-        self.band((self.table[f"{column}_null_low"], self.table[f"{column}_null_high"]))
+        self.null_band(column, "")
         self.line(f"{column}_null", name, dash)
 
     def profile(self, column: str) -> "Chart":
@@ -112,7 +108,7 @@ class Chart:
         return self
 
     def line(self, y: str | float, name: str, dash: str | None = "dash", colour: str = NULL, **how: Any) -> None:
-        """A line to compare with: a column, or one number everywhere; a dash at a single place."""
+        """A reference line: a column, or one number everywhere; a dash at a single x."""
         line = {"color": colour}
         height = self.table[y] if isinstance(y, str) else np.full(self.table.n_rows, float(y))
         look: dict[str, Any] = {"mode": "lines"}
@@ -126,7 +122,7 @@ class Chart:
         self.plot.add_scatter(x=x, y=y, name=name, mode="lines", line={"color": NULL, "dash": dash})
 
     def diagonal(self, name: str, *columns: str) -> None:
-        """The line on which both axes agree, along all that the columns hold."""
+        """The diagonal, over the range of these columns."""
         values = np.concatenate([self.table[column] for column in columns])
         ends = [float(values.min()), float(values.max())]
         self.straight(ends, ends, name)
@@ -136,7 +132,7 @@ class Chart:
         self.straight([float(self.across.min()), float(self.across.max())], [y, y], name, dash)
 
     def dots(self, column: str, name: str, colour: str = VALUE, size: int = 8, **how: Any) -> None:
-        """A column as dots, with its interval as bars; along the horizontal axis where `how` says which `y`."""
+        """A column as dots, with its interval as bars; along the horizontal axis if `how` has a `y`."""
         along, bars = ("x", "error_x") if "y" in how else ("y", "error_y")
         drawn: dict[str, Any] = {"x": self.across, "mode": "markers", "name": name, along: self.table[column]}
         drawn["marker"] = {"color": colour, "size": size} | how.pop("marker", {})
@@ -145,7 +141,7 @@ class Chart:
         self.plot.add_scatter(**drawn | how)
 
     def points(self, y: str, name: str = "", colour: Any = VALUE, size: int = 6, **how: Any) -> None:
-        """Rows as points that say, when hovered over, where each is from; `colour` may be a scale (`scale_of`)."""
+        """Rows as points that show their source on hover; `colour` may be a scale (`scale_of`)."""
         marker = {"size": size, "opacity": 0.6} | (colour if isinstance(colour, dict) else {"color": colour})
         drawn: dict[str, Any] = {"x": self.across, "y": self.table[y], "mode": "markers", "marker": marker}
         drawn |= {"hovertemplate": "%{customdata}<extra>%{fullData.name}</extra>", "showlegend": bool(name)}
@@ -153,7 +149,7 @@ class Chart:
         self.plot.add_scatter(**drawn | {"name": name} | where | how)
 
     def limit_r2(self, *columns: str | np.ndarray) -> str:
-        """Cut an axis of R² where something lies far below 0; the sentence that then says so, else nothing."""
+        """Cut an axis of R² far below 0; returns the sentence that says so, if anything is cut."""
         values = np.concatenate([self.table[each] if isinstance(each, str) else each for each in columns])
         values = values[np.isfinite(values)]
         if not (values < LEAST_R2).any():
@@ -163,7 +159,7 @@ class Chart:
 
 
 def scale_of(values: np.ndarray, title: str, unit: str, whole: np.ndarray | None = None) -> dict[str, Any]:
-    """Colours of points by a number, from blue to orange; `whole` are the values that the scale spans."""
+    """Colours of points by a number, from blue to orange; the scale spans `whole` (default: the values)."""
     spanned = values if whole is None else whole
     return {
         "color": values, "colorscale": ENTROPY_SCALE, "cmin": float(spanned.min()), "cmax": float(spanned.max()),
@@ -193,14 +189,14 @@ def head_map(table: Table, values: np.ndarray, unit: str, top: float | None = No
 
 
 def within(table: Table, column: str) -> Table:
-    """The table with the interval of a statistic cut to what it can be: |ρ| is never below 0 nor above 1."""
+    """The table with the interval of a statistic clipped to [0, 1], the range of |ρ|."""
     for name in (f"{column}_low", f"{column}_high"):
         table = table.with_column(name, np.clip(table[name], 0.0, 1.0), table.units[name])
     return table
 
 
 def places(points: Table) -> list[str]:
-    """Where each row comes from, for its hover: the text that was read, else its sequence and the position in it."""
+    """The source of each row, for its hover: its text, else its sequence and position."""
     if "text" in points:
         return [str(text) for text in points["text"]]
     return [f"sequence {p}, position {t}" for p, t in zip(points["prompt"], points["position"], strict=True)]

@@ -1,7 +1,6 @@
-"""The contract of a probe: parameters are fields, needs are declared, the analysis is pure.
+"""The contract of a probe: a frozen dataclass with parameters as fields, declared needs, and a pure analysis.
 
-A probe is a frozen dataclass in a package of its own, found by name through the entry points `interp.probes`. It never
-sees the model: the runner captures the union of all needs in one pass and hands every probe the same `Capture`.
+A probe never sees the model: the runner captures all needs in one pass and gives every probe the same `Capture`.
 """
 
 import sys
@@ -28,17 +27,16 @@ if TYPE_CHECKING:
     from interp.edits import AblateHeads
 
 FITTED_LABELS = 200
-"""True, control and permuted labels of a fit, about: products with them are in float32."""
+"""About how many true, control and permuted labels a fit has; their products are in float32."""
 
 FIT_SECONDS = 1.5e-11
-"""Seconds of one core that an addition or multiplication of a fit takes, in float64."""
+"""Seconds of one core per float64 operation of a fit."""
 
 ADDED = MappingProxyType({"added": True})
-"""Metadata of a field that an earlier release lacked: at its default no hash of a run counts it, so that records of
-that release keep theirs."""
+"""Metadata of a field that was added later: its default does not enter the hash of a run, so that old hashes stay."""
 
 Readout = Mapping[str, np.ndarray]
-"""What is kept of the model under one condition: small arrays by name."""
+"""What is kept of one condition: small arrays by name."""
 
 
 @dataclass(frozen=True)
@@ -83,11 +81,11 @@ class Condition:
 
 @dataclass(frozen=True)
 class Screen:
-    """Ablations of heads whose harm is estimated from gradients of the model as it is: none of them is carried out.
+    """Ablations of heads whose effect is estimated from gradients of the unedited model, without running them.
 
-    Each of `edits` ablates all heads of some layers; every head of it is judged by itself. `measure` is what they are
-    judged by: `posterior_kl` (scored rows, over the outcomes), `next_kl` (scored rows) or `loss` (the whole text).
-    `n_draws` predicted tokens are drawn for each row. See `interp.editing.screen`.
+    Each of `edits` ablates all heads of some layers; the effect of every head is estimated separately, by `measure`:
+    `posterior_kl` (scored rows, over the outcomes), `next_kl` (scored rows) or `loss` (the whole text). `n_draws`
+    predicted tokens are drawn for each row. See `interp.editing.screen`.
     """
 
     edits: "Mapping[str, tuple[AblateHeads, ...]]"
@@ -99,11 +97,11 @@ class Screen:
 
 @dataclass(frozen=True)
 class Planned:
-    """Conditions that a probe is going to ask for, told from its fields alone; `interp plan` adds up what they cost.
+    """Conditions that a probe will request, from its fields alone; `interp plan` adds up their cost.
 
-    `n` conditions, each of `n_prompts` prompts, that edit nothing before the decoder block `first_layer`, counted from
-    0: passes start there; `at` says at which positions they do, as in `Edit`. Baselines cost no pass of their own and
-    are left out. `needs`, `on` as in `Condition`.
+    `n` conditions of `n_prompts` prompts each. Nothing is edited before the decoder block `first_layer` (from 0), where
+    passes start, at the positions `at` (see `Edit`). Baselines need no pass and are left out. `needs` and `on` are as
+    in `Condition`.
     """
 
     n: int
@@ -116,10 +114,9 @@ class Planned:
 
 @dataclass(frozen=True)
 class AnalysisCost:
-    """Seconds of one core that the analysis of a probe takes, as measured: for any capture, and for a row of a layer.
+    """Measured seconds of one core for the analysis of a probe: per capture, and per scored row of a layer.
 
-    Rows are the scored ones. `n_fits` of a layer decompose one half of the rows and read `FITTED_LABELS` labels off the
-    other half.
+    Each of `n_fits` per layer decomposes one half of the rows and predicts `FITTED_LABELS` labels of the other half.
     """
 
     seconds: float = 0.3
@@ -127,7 +124,7 @@ class AnalysisCost:
     n_fits: int = 0
 
     def analysis(self, info: ModelInfo, n_rows: int) -> float:
-        """Seconds in all."""
+        """Seconds in total."""
         n, width = n_rows // 2, info.d_model
         rank = min(n, width)
         operations = 10 * rank**3 + 6 * n * width * rank + 2 * n * rank * FITTED_LABELS
@@ -139,8 +136,8 @@ class Sentences:
     """How findings answer a question in plain words: by one number, above, below or within its null.
 
     `numbers` are the possible names of that number (`{column}` stands for the run's target); the first that is a
-    headline is taken. `yes` is said if it is on the `expected` side of its null, `no` if it is within, `opposite` if it
-    is on the other side. After a yes follows `rest`, or `open` if an essential control cannot be judged. If the whole
+    headline is taken. The answer is `yes` if it is on the `expected` side of its null, `no` if it is within, `opposite`
+    if it is on the other side. After a yes follows `rest`, or `open` if an essential control is undecided. If the whole
     interval lies outside the band `full` (for a share of variance 0.8 to 1.25), the answer is "partly", below 0.1
     "hardly". `limit` says what a yes does not show, `further` what else was measured (both in small print), and `order`
     sorts the questions of all probes.
@@ -172,10 +169,9 @@ class Sentences:
 
 @dataclass(frozen=True)
 class Question(Answering, metaclass=AnsweringType):
-    """What findings answer. Subclasses add fields with defaults; each is a parameter and is recorded.
+    """A question to models, answered by findings. Subclasses add fields with defaults, which are recorded parameters.
 
-    `sentences` say the answer in plain words; of several that ask the same question the first whose number was found
-    answers it.
+    `sentences` give the answer in words; of several with the same question the first whose number was found is used.
     """
 
     _habits = "`interp.run` and `interp.analyse` carry a probe out on a model or on a capture."
@@ -184,7 +180,7 @@ class Question(Answering, metaclass=AnsweringType):
     question: ClassVar[str]
     sentences: ClassVar[tuple[Sentences, ...]] = ()
     quantities: ClassVar[Quantities] = Quantities()
-    """What its numbers are called and mean, and what they are compared with."""
+    """Names, meanings and nulls of its numbers."""
 
     def figures(self, findings: Findings) -> tuple[Figure, ...]:
         """The figures of the page, from the findings alone; plotly is imported inside."""
@@ -217,22 +213,21 @@ class Probe(Question):
 
     observational: ClassVar[bool] = True
     own_prompts: ClassVar[str | None] = None
-    """The prompt set that a language model is read on where the user names none; None is the default of all runs."""
+    """Its default prompt set for language models; None is the default of all runs."""
     needs_posterior: ClassVar[bool] = False
-    """Whether prompts without an exact posterior are refused, before anything is read."""
+    """Whether it rejects prompts without an exact posterior, before a model is read."""
     least_clusters: ClassVar[int] = 1
-    """Clusters of prompts (or prompts, if each stands by itself) that it needs; fewer are refused before a model reads
-    them."""
+    """The fewest clusters of prompts that it accepts; fewer are rejected before a model reads them."""
     on_drawn: ClassVar[bool] = False
-    """Whether it reads `Capture.drawn` alone: where few prompts are drawn, the others are not read for it."""
+    """Whether it reads only the subsample `Capture.drawn`; other prompts are then not read for it."""
     follows_checkpoints: ClassVar[bool] = False
-    """Whether it is read at checkpoints of the training: `interp.running.checkpoints`."""
+    """Whether it reads checkpoints of a training: `interp.running.checkpoints`."""
     cost: ClassVar[AnalysisCost] = AnalysisCost()
 
     @property
     @abstractmethod
     def needs(self) -> tuple[Need, ...]:
-        """The activations to capture. May depend on the fields, never on the data."""
+        """The activations to capture; they may depend on the fields, never on the data."""
 
     def refuse(self, prompts: PromptSet) -> None:
         """Raise `PromptError` for prompts that cannot be analysed; called before a model reads them."""
@@ -241,54 +236,53 @@ class Probe(Question):
         """Raise `UsageError` for fields that do not fit `n_layers` layers (None, before a model is loaded: any)."""
 
     def screening(self, base: Capture) -> Screen | None:
-        """Ablations to estimate first; `further_conditions` gets their readouts under the names of its `edits`."""
+        """Ablations to estimate first; `further_conditions` gets their readouts by the names of `edits`."""
         return None
 
     def conditions(self, base: Capture) -> Iterable[Condition]:
-        """The conditions that a causal probe asks for, given the base capture; none for an observational one."""
+        """The conditions of a causal probe, given the base capture; an observational probe has none."""
         return ()
 
     @property
     def edits_model(self) -> bool:
-        """Whether the probe is causal: it has `conditions` of its own."""
+        """Whether the probe is causal: it overrides `conditions`."""
         return type(self).conditions is not Probe.conditions
 
     def planned(self, info: ModelInfo, n_prompts: int, *, is_text: bool) -> Iterable[Planned]:
-        """What `conditions` will ask for on `n_prompts` prompts, for `interp plan`, before a model is loaded.
+        """What `conditions` will request on `n_prompts` prompts (an upper bound), for `interp plan`.
 
-        A causal probe declares it, as an upper bound if the data decide. `is_text` is False on wind tunnels.
+        `is_text` is False on wind tunnels.
         """
         return ()
 
     def further_conditions(self, base: Capture, under: Mapping[str, Readout]) -> Iterable[Condition]:
-        """Further conditions, chosen by what was read under earlier ones; called until it returns no new name."""
+        """Further conditions, given the readouts of earlier ones; called until it returns no new name."""
         return ()
 
     def read_checkpoint(self, capture: Capture, final: Capture) -> Readout:
-        """What is kept of one checkpoint, for probes that follow them: small arrays.
+        """The small arrays to keep of one checkpoint, for probes that follow a training.
 
-        `capture` holds the probe's needs at this checkpoint and `final` those at the end of the training, both on the
-        drawn prompts. `analyse` then gets `final` as `base`, and all readouts as `under`, by training step as text, in
-        order.
+        `capture` has the probe's needs at this checkpoint, `final` those at the end, both on the drawn prompts.
+        `analyse` gets `final` as `base`, and the readouts as `under`, by training step as text, in order.
         """
         raise NotImplementedError(f"{self.name} follows checkpoints and does not say what it keeps of one")
 
     @property
     def exchange_needs(self) -> tuple[Need, ...]:
-        """What to read with exchanged attention patterns at each checkpoint, for `read_exchanged`; may be nothing."""
+        """What `read_exchanged` needs with exchanged attention patterns at each checkpoint; may be nothing."""
         return ()
 
     @property
     def n_exchanged(self) -> int:
-        """The largest number of prompts on which patterns are exchanged, spread evenly over all."""
+        """The most prompts on which patterns are exchanged, spread evenly over all."""
         return sys.maxsize
 
     def read_exchanged(self, with_patterns: Capture, of_network: Capture, prompts: np.ndarray) -> Readout:
-        """What is kept of an exchange at one checkpoint, beside `read_checkpoint`.
+        """The small arrays to keep of an exchange at one checkpoint, beside `read_checkpoint`.
 
-        `with_patterns` is the final network with the attention patterns of the checkpoint, `of_network` the network
-        of the checkpoint with the final patterns, both on these `prompts` (numbers of drawn ones). At the end of
-        training both are the final network, on all drawn prompts.
+        `with_patterns` is the final network with the patterns of the checkpoint, `of_network` the network of the
+        checkpoint with the final patterns, both on these `prompts` (numbers of drawn ones). At the end of training both
+        are the final network, on all drawn prompts.
         """
         raise NotImplementedError(f"{self.name} asks for an exchange and does not say what it keeps of one")
 
@@ -300,7 +294,7 @@ class Probe(Question):
 def served(
     probes: Iterable[Probe], optional: Collection[str], refuse: Callable[[Probe], None]
 ) -> tuple[tuple[Probe, ...], dict[str, UsageError]]:
-    """The probes that are not refused, and the refusals of those with these `optional` names; any other is raised."""
+    """The probes that `refuse` accepts, and the errors of `optional` ones; any other error is raised."""
     kept, refused = [], {}
     for probe in probes:
         try:

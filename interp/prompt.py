@@ -26,9 +26,9 @@ Value = str | int | float | bool
 class Clusters:
     """Which prompts belong together: copies, fillings of one template, stretches of one document.
 
-    `code` numbers the cluster of every prompt; `by` says in words what put them together. Where wording was looked at,
-    `code_at` holds the clusters that it makes at each threshold that was tried, and `examples` some of the largest, in
-    words. `crossed` says where what is sought goes by another column than they do.
+    `code` is the cluster of every prompt, `by` the criterion in words. If the criterion is shared wording, `code_at`
+    has the clusters at each threshold that was tried, and `examples` describes some of the largest. `crossed` says if
+    the target varies with another column than the clusters.
     """
 
     code: np.ndarray
@@ -39,22 +39,21 @@ class Clusters:
 
     @property
     def n(self) -> int:
-        """How many clusters there are."""
         return len(np.unique(self.code))
 
     @property
     def n_at(self) -> dict[float, int]:
-        """How many clusters wording makes at each threshold that was tried."""
+        """The number of clusters at each threshold of shared wording."""
         return {threshold: len(np.unique(code)) for threshold, code in self.code_at.items()}
 
     @property
     def n_effective(self) -> float:
-        """(Σ size)² / Σ size²: how many clusters of one size would weigh as much."""
+        """(Σ size)² / Σ size²: the effective number of clusters."""
         size = np.unique(self.code, return_counts=True)[1]
         return float(size.sum() ** 2 / np.square(size).sum())
 
     def take(self, chosen: Sequence[int]) -> "Clusters":
-        """Those of some prompts, by their old numbers; examples may be of other prompts, and go."""
+        """The clusters of some prompts, without examples, which may be of other prompts."""
         picked = list(chosen)
         code_at = {threshold: code[picked] for threshold, code in self.code_at.items()}
         return Clusters(self.code[picked], self.by, code_at)
@@ -119,7 +118,7 @@ class Prompt(metaclass=AnsweringType):
 
     @property
     def n_scored(self) -> int:
-        """At how many positions it is scored."""
+        """The number of scored positions."""
         return 1 if self.scored is None else len(self.scored)
 
 
@@ -128,7 +127,7 @@ def _refused(asked: str, found: str, fix: str) -> PromptError:
 
 
 def _single(name: str, given: Any) -> Value:
-    """A value of a column as Python's own; `PromptError` for what is not a single number, truth value or text."""
+    """A value of a column as a Python value; `PromptError` unless it is one number, truth value or text."""
     value = plain(given)
     if not isinstance(value, Value):
         fix = "Give one number, truth value or text."
@@ -137,7 +136,7 @@ def _single(name: str, given: Any) -> Value:
 
 
 def _whole(given: Any, name: str) -> tuple[int, ...] | None:
-    """Whole numbers as Python's own; `PromptError` where there is anything else, or more than one row."""
+    """Integers as a tuple; `PromptError` for anything else, or more than one row."""
     values = plain(given)
     try:
         return None if values is None else tuple(map(index, values))
@@ -240,7 +239,7 @@ class PromptSet(Answering, metaclass=AnsweringType):
     def __getitem__(self, chosen: slice | Sequence[int] | np.ndarray, /) -> "PromptSet": ...
 
     def __getitem__(self, chosen: Any, /) -> "Prompt | PromptSet":
-        """One prompt by its number from 0; several, by a slice or truth values too, as a set with all that is known."""
+        """One prompt by its number; by a slice, several numbers or a mask a set of them."""
         try:
             picked = np.arange(len(self))[list(chosen) if isinstance(chosen, tuple) else plain(chosen)].tolist()
         except IndexError:
@@ -280,7 +279,7 @@ class PromptSet(Answering, metaclass=AnsweringType):
 
     @property
     def cluster_codes(self) -> np.ndarray:
-        """The cluster of every prompt, as a number; each its own before `clusters` are found."""
+        """The cluster of every prompt; before `clusters` are known every prompt is its own."""
         return np.arange(len(self)) if self.clusters is None else self.clusters.code
 
     def described(self) -> dict[str, Any]:
@@ -332,11 +331,11 @@ class PromptSet(Answering, metaclass=AnsweringType):
 
 @dataclass(frozen=True)
 class Run:
-    """A prompt set as a model reads it: the ids, one array a prompt, and what the window left out.
+    """A prompt set as a model reads it: one array of ids per prompt.
 
-    `window` is the largest number of tokens kept of a text, the beginning-of-text token included; `n_truncated` texts
-    lost tokens to it, always from their front. `has_bos` says that every text starts with the token that its tokenizer
-    puts there. `notes` say in words whatever else a reader of the numbers should know.
+    `window` is the largest number of tokens of a text, with the beginning-of-text token; `n_truncated` texts were cut
+    to it at their front. `has_bos` says whether every text starts with the tokenizer's first token. `notes` are further
+    facts for readers of the numbers.
     """
 
     prompts: PromptSet
@@ -354,9 +353,9 @@ class Run:
 
     @property
     def lengths(self) -> Int[np.ndarray, " prompt"]:
-        """How many tokens of each prompt are read."""
+        """The number of tokens of each prompt."""
         return np.array([len(x) for x in self.ids])
 
 
 Prompts = PromptSet | str | Path | Iterable[Any]
-"""What can be given as prompts: a set, a registered name, a file, or whatever holds texts in memory."""
+"""What can be given as prompts: a set, a registered name, a file, or texts in memory."""

@@ -1,7 +1,6 @@
 """Reductions: what is kept of captured rows, which come batch by batch.
 
-A reduction is a frozen description; its `starter` makes states that rows are added to and that can be merged with other
-states of the same reduction. Sums run in float64, so the result does not depend on how the rows were cut into batches.
+Sums run in float64, so results do not depend on the batches.
 """
 
 import math
@@ -16,15 +15,15 @@ from jaxtyping import Int
 
 
 class RunningState(ABC):
-    """What has been seen so far of one site in one layer."""
+    """The rows seen so far of one site in one layer."""
 
     @abstractmethod
     def add(self, rows: np.ndarray, prompts: np.ndarray) -> None:
-        """Take in rows `[row, ...]` and the index of the prompt each belongs to `[row]`."""
+        """Add rows `[row, ...]` and the prompt of each `[row]`."""
 
     @abstractmethod
     def merge(self, other: Any) -> None:
-        """Take in everything another state of the same reduction has seen; its rows come after ours."""
+        """Add what another state of the same reduction has seen, after our rows."""
 
     @abstractmethod
     def result(self) -> dict[str, np.ndarray]:
@@ -32,22 +31,22 @@ class RunningState(ABC):
 
     @abstractmethod
     def saved(self) -> dict[str, np.ndarray]:
-        """All that has been seen, by name, for `restore`; nothing of a state that has seen nothing."""
+        """The state as arrays for `restore`; empty if nothing was added."""
 
     @abstractmethod
     def restore(self, saved: Mapping[str, np.ndarray]) -> None:
-        """Make a fresh state the one whose `saved` this is: it goes on bit for bit as that one would have."""
+        """Continue from `saved` arrays, bit for bit."""
 
 
 class Reduction(ABC):
-    """A way to reduce rows; compared and hashed by its parameters."""
+    """A way to reduce rows, compared and hashed by its parameters."""
 
     @abstractmethod
     def starter(self, clusters: Int[np.ndarray, " prompt"]) -> Callable[[], RunningState]:
-        """What makes states that have seen nothing yet; `clusters` is the cluster of every prompt that is read."""
+        """A function that makes empty states; `clusters` has the cluster of every prompt."""
 
     def keeps(self, width: int) -> bool:
-        """Whether anything is kept of rows of so many entries; where not, rows of none may be given instead."""
+        """Whether rows of this many entries are kept; if not, empty rows may be added instead."""
         return True
 
 
@@ -57,7 +56,7 @@ class Rows(Reduction):
 
     >>> model = interp.load("tunnel:bijection-gpt-neox")
     >>> prompts = interp.sampled_prompts(model.task, 8)
-    >>> need = interp.Need("v", interp.Rows())  # what a Need keeps unless it is told otherwise
+    >>> need = interp.Need("v", interp.Rows())  # the default of a Need
     >>> need == interp.Need("v")
     True
     """
@@ -68,10 +67,7 @@ class Rows(Reduction):
 
 @dataclass(frozen=True)
 class NarrowRows(Rows):
-    """The rows where they have at most `max_width` entries each, and `[row, 0]` where they are wider.
-
-    For what is wanted of the small vocabularies of wind tunnels and would be gigabytes of a language model's.
-    """
+    """Rows of at most `max_width` entries, else `[row, 0]`: for the small vocabularies of wind tunnels."""
 
     max_width: int = 512
 
@@ -81,7 +77,7 @@ class NarrowRows(Rows):
 
 @dataclass(frozen=True)
 class PromptMean(Reduction):
-    """`rows` `[prompt, ...]`: the mean over the positions of each prompt, so that bands can be taken over prompts.
+    """`rows` `[prompt, ...]`: the mean over the positions of each prompt.
 
     >>> model = interp.load("tunnel:bijection-gpt-neox")
     >>> prompts = interp.sampled_prompts(model.task, 8)

@@ -1,8 +1,4 @@
-"""The only lookup of what is pluggable, by entry point: probes, studies, prompt sets, tunnels and the rest.
-
-Ours and everybody else's are registered in the same way. A name given twice is an error; a plug-in that fails to
-import fails loudly.
-"""
+"""Plug-ins by entry point: probes, studies, prompt sets, tunnels and the rest, ours and those of other packages."""
 
 import sys
 from functools import cache
@@ -23,7 +19,7 @@ def _group(kind: Kind) -> str:
 
 @cache
 def entries(kind: Kind) -> dict[str, EntryPoint]:
-    """Every registered name of a kind with its entry point, sorted; nothing is imported."""
+    """The entry points of a kind by name, sorted, without an import; `InterpError` if two share a name."""
     found: dict[str, EntryPoint] = {}
     for entry in entry_points(group=_group(kind)):
         if entry.name in found and found[entry.name].value != entry.value:
@@ -37,18 +33,12 @@ def entries(kind: Kind) -> dict[str, EntryPoint]:
 
 
 def load_entry(kind: Kind, name: str) -> Any:
-    """The registered object; an unknown name lists the nearest, one that cannot be imported its package.
-
-    Names out of files come here too: nothing is imported but what is registered.
-    """
+    """The registered object. Names from files are looked up here: only what is registered is imported."""
     return _imported(kind, named(kind, name, entries(kind)))
 
 
 def load_named(kind: Kind, words: str) -> Any:
-    """What the user, and no file, has named: a registered object, or `module:Object`, registered or not.
-
-    Modules of the current folder are found too.
-    """
+    """A registered object, or `module:Object` of any module, also of the current folder; for names from users only."""
     if ":" not in words:
         return load_entry(kind, words)
     here = str(Path.cwd())

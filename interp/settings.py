@@ -1,4 +1,4 @@
-"""Settings in words: `field=value` as `--set` takes it, read as the type of the field, and written again."""
+"""Settings as text: `field=value` of `--set`, converted to the type of the field and back."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,7 +14,7 @@ LARGEST, LARGEST_SEED, MOST = 2**63 - 1, 2**32 - 1, 10_000_000
 
 
 def refuse_number(asked: str, value: int | float, least: int, most: int) -> None:
-    """Raise `UsageError` for a number out of its bounds."""
+    """Raise `UsageError` for a number outside these bounds."""
     if not least <= value <= most:
         kind = "a number" if isinstance(value, float) else "a whole number"
         found = "the number is too small" if value < least else "the number is too large"
@@ -22,7 +22,7 @@ def refuse_number(asked: str, value: int | float, least: int, most: int) -> None
 
 
 def refuse_values(of: str, values: Mapping[str, Any]) -> None:
-    """Raise `UsageError` for the first among the fields of `of` that is a number no library takes, or no UTF-8."""
+    """Raise `UsageError` for the first value that is too large for the libraries, or not UTF-8."""
     for field, value in values.items():
         refuse_half_character(f"{of}.{field}", value)
         if type(value) is int:
@@ -37,7 +37,7 @@ def split_commas(words: str | Iterable[str] | None) -> list[str]:
 
 
 def split_setting(setting: str) -> tuple[str, str]:
-    """What stands before the first `=`, and what behind it; `UsageError` where either is empty."""
+    """The parts before and after the first `=`; `UsageError` if either is empty."""
     left, _, value = setting.partition("=")
     if not (left and value):
         raise _malformed(setting, "field=value", "V=20, or of a study --set settings=V=20,L=19")
@@ -45,7 +45,7 @@ def split_setting(setting: str) -> tuple[str, str]:
 
 
 def by_name(settings: Iterable[tuple[str, Any]]) -> dict[str, Any]:
-    """The settings as a mapping; `UsageError` where one name comes twice."""
+    """The settings as a mapping; `UsageError` for a repeated name."""
     found: dict[str, Any] = {}
     for name, value in settings:
         if name in found:
@@ -83,9 +83,9 @@ _hints = cache(get_type_hints)
 
 
 def read_fields(cls: Any, of: str, settings: Mapping[str, Any], *, from_words: bool = True) -> dict[str, Any]:
-    """The values of some fields of a dataclass: texts are read as the type of the field, other values have to fit it.
+    """Values for fields of a dataclass: texts are converted to the type of the field, other values have to fit it.
 
-    `of` is what messages call the owner; `from_words` as in `read`. Raises `UnknownName` for a field that it has not,
+    `of` is the owner's name in messages; `from_words` as in `read`. Raises `UnknownName` for an unknown field,
     `UsageError` for a value that does not fit.
     """
     known = {f.name for f in fields(cls)}
@@ -102,10 +102,7 @@ def read_fields(cls: Any, of: str, settings: Mapping[str, Any], *, from_words: b
 
 
 def field_words(cls: Any) -> dict[str, tuple[str, ...]]:
-    """Every field of a dataclass with the words it takes: those of a `Literal`, true and false, none.
-
-    Nothing where it takes any number or text.
-    """
+    """The words that each field of a dataclass takes: of a `Literal`, true and false, none; empty if it takes any."""
     hints = get_type_hints(cls)
     return {f.name: _words(hints[f.name]) for f in fields(cls)}
 

@@ -1,4 +1,4 @@
-"""The sites: every tensor that can be asked for, what it is, and the axes of one row of it.
+"""The sites: every tensor that can be requested, its meaning, and the axes of one row.
 
 `layers` says what the leading axis of a captured array counts: decoder blocks (`layer`, 0 .. n_layers − 1), residual
 depths (`depth`, 0 .. n_layers; 0 is the embedding, n_layers the input of the final norm) or nothing (`once`).
@@ -35,7 +35,6 @@ _OF_ATTENTION = {"q_pre", "k_pre", "attn_out", "attn_logit"}
 
 
 def _row(name: str, meaning: str, unit: str) -> Site:
-    """One number of every head's attention row."""
     return Site(name, meaning, ("head",), unit, source="pattern")
 
 
@@ -134,7 +133,7 @@ def overview() -> str:
 
 
 def site(name: str) -> Site:
-    """The site of this name; an unknown one lists the nearest."""
+    """The site of this name; `UnknownName` for an unknown one."""
     if str(name) not in SITES:
         raise UnknownName("site", str(name), SITES, site_of(str(name)))
     return SITES[name]

@@ -1,7 +1,6 @@
-"""The contract of a study: a question that takes models of its own, trained or compared, and not one run of one model.
+"""The contract of a study: a question about several models, trained or compared, rather than one run of one model.
 
-A study is a frozen dataclass in a package of its own, found by name through the entry points `interp.studies`. It
-leaves a record and a page like a run's.
+A study is a frozen dataclass, found by name through the entry points `interp.studies`; it has a record and a page.
 """
 
 import json
@@ -20,20 +19,20 @@ from interp.system.progress import Report
 
 @dataclass(frozen=True)
 class Study(Question):
-    """One question with its own models."""
+    """A question with models of its own."""
 
     @abstractmethod
     def measure(self, work: Path, progress: Report) -> Findings:
-        """The findings. Unfinished work may be kept in the folder `work`, where a repeated call finds it again."""
+        """The findings. Unfinished work may be kept in the folder `work`, from where a repeated call continues."""
 
     @property
     def spec(self) -> dict[str, Any]:
-        """What was asked, as it is recorded."""
+        """The recorded specification."""
         return json.loads(json.dumps({"study": self.name, "parameters": self.parameters()}))
 
     @property
     def hash(self) -> str:
-        """The first 16 hexadecimal digits of the SHA-256 of what was asked."""
+        """The first 16 hexadecimal digits of the SHA-256 of the specification."""
         return digest_of(self.spec)
 
     @property

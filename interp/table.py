@@ -21,16 +21,16 @@ ROW_UNITS: Mapping[str, str] = {
     "prompt": "index", "cluster": "index", "position": "tokens", "length": "tokens", "token": "index",
     "token_before": "index", "next_entropy_bits": "bits", "drawn": LABEL, "stratum": LABEL,
 }  # fmt: skip
-"""What a capture says of each of its rows, beside the columns of the prompt, with the units."""
+"""Units of the columns that a capture adds to those of the prompts."""
 
 ENDINGS = ("_low", "_high", "_null", "_null_low", "_null_high", "_p")
-"""What stands beside a number, by the ends of the columns' names: its interval, its null with its band, and its p."""
+"""Endings of the columns beside a number: its interval, its null with the band, and its p."""
 
 
 def number_columns(
     name: str, value: Any, interval: Iterable[Any] | None = None, null: Iterable[Any] | None = None, p: Any = None
 ) -> dict[str, Any]:
-    """A number (or a column of them) by its name, and what is given of the rest by that name and `ENDINGS`.
+    """A number (or a column) by its name, and its interval, null and p, if given, by that name and `ENDINGS`.
 
     `interval` has two bounds; `null` its value, then the two bounds of its band.
     """
@@ -152,7 +152,7 @@ class Table(Answering):
 
 
 def _unit_of(column: str, units: Mapping[str, str]) -> str | None:
-    """The unit of a column, else that of the number that it belongs to; None where neither is given."""
+    """The unit of a column, by default that of its number; None if neither is given."""
     if column in units:
         return units[column]
     number = next((n for n in units if column in {n + end for end in ENDINGS}), None)

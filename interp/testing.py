@@ -125,7 +125,7 @@ def _unit_of(name: str, column: np.ndarray) -> str:
 
 
 def _other_table(scored: Table, shape: Shape, at: str) -> Table:
-    """Rows at `last`, `before_last` (of a text) and a column's positions are one a prompt, `all` one a token."""
+    """One row per prompt at `last`, `before_last` (of a text) and a column's positions; one per token at `all`."""
     first = np.flatnonzero(np.diff(scored["prompt"], prepend=-1))
     length = scored["length"][first]
     if at in ("all", "followed"):
@@ -311,4 +311,4 @@ def _check_findings(probe: Probe, findings: Findings) -> None:
         assert figure.table is None or figure.table in findings.tables, (
             f"{probe.name}.{figure.name} names no table: {figure.table!r}"
         )
-        assert figure.plot.to_json() == second.plot.to_json(), f"{probe.name}.{figure.name} is drawn anew each time"
+        assert figure.plot.to_json() == second.plot.to_json(), f"{probe.name}.{figure.name} is not reproducible"

@@ -1,10 +1,8 @@
-"""Wind tunnels: tasks whose exact Bayesian posterior is known, and the card of a network trained on one.
+"""Wind tunnels: tasks whose exact Bayesian posterior is known.
 
-A task draws sequences together with the posterior an ideal observer would hold at every scored position, so
-that a network's predictions, and anything read inside it, can be compared with the truth. Tasks are found by
-name through the entry points of the group `interp.tunnels`
-(`bijection = "interp.wind_tunnels.tasks.bijection:Bijection"`); their trained networks lie as
-`<task>-<arch>[-<variant>]/` in the folder the task names.
+A task draws sequences with the posterior of an ideal observer at every scored position. Tasks are found through entry
+points (`interp.tunnels`: `bijection = "interp.wind_tunnels.tasks.bijection:Bijection"`), their trained networks in
+`<task>-<arch>[-<variant>]/` in the folder that the task names.
 """
 
 import dataclasses
@@ -29,7 +27,7 @@ REQUIRED_UNITS: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class Sequences:
-    """A sample of a task: what a network reads, where it is scored, and what is known there.
+    """A sample of a task: the tokens that a network reads, scored positions, and exact posteriors.
 
     `scored` are the positions whose logits are read, the same in every sequence; the logits at a scored
     position predict `targets` (token ids). `posterior` is the exact distribution of the target given
@@ -80,7 +78,7 @@ class Sequences:
         return self._along("scored", which)
 
     def _along(self, axis: str, which: np.ndarray | slice) -> "Sequences":
-        """Every array that has this axis with some of its entries alone."""
+        """Select entries along one axis of every array that has it."""
         picked = {}
         for name, axes in _AXES.items():
             value = getattr(self, name)

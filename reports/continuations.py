@@ -1,4 +1,4 @@
-"""The page of continuations: prompts, and their continuations with and without edits, side by side."""
+"""The page of continuations: prompts, and their continuations with and without edits."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING

@@ -1,6 +1,6 @@
-"""A record for a paper: its figures as PDF, SVG or PNG in the size of a column, its numbers as LaTeX or CSV.
+"""A record for a paper: figures as PDF, SVG or PNG in the width of a column, numbers as LaTeX or CSV.
 
-Images are drawn by kaleido, an extra, which drives an installed Chrome or Chromium.
+kaleido, an extra, draws images through an installed Chrome or Chromium.
 """
 
 import errno
@@ -26,14 +26,14 @@ _WIDTH = {1: 3.4, 2: 7.0}
 """Width of a figure in inches, over one or two columns of a paper."""
 
 _DRAWN = 1.5
-"""Figures are drawn so many times as large and reduced: lines and points become as fine as print wants them."""
+"""Figures are drawn larger by this factor and reduced, which makes lines and points fine enough for print."""
 
 _PIXELS_AN_INCH = 96 * _DRAWN
 _FONT = 8 * _PIXELS_AN_INCH / 72
 _PAGE_FONT = 12
 _ASPECT = {1: 0.72, 2: 0.5}
 _FINER = 3
-"""A PNG has so many times the pixels: 288 an inch."""
+"""The factor of pixels of a PNG: 288 per inch."""
 
 
 def export(
@@ -47,9 +47,8 @@ def export(
 
     `PROBE-FIGURE.pdf` for every figure, wide as one or two `columns` of a paper, in 8 point; of every probe
     `PROBE.tex` (its headline numbers) or `PROBE.csv` (all its numbers), `PROBE-TABLE.csv`, and `PROBE.units.csv` with
-    the unit of every column of those. Raises `UsageError` for an unknown format, and where kaleido or a Chrome for it
-    is missing; `RecordError` where a file of such a name is there that no export wrote (`.interp-exported` in the
-    folder lists those).
+    the units of all their columns. Raises `UsageError` for an unknown format, or if kaleido or Chrome is missing;
+    `RecordError` if a file of this name exists that no export wrote (`.interp-exported` lists exported ones).
     """
     for what, asked, known in (("figures", figures, FIGURES), ("tables", tables, TABLES)):
         if strange := sorted(set(asked) - set(known)):
@@ -73,7 +72,7 @@ def export(
 
 
 def _claim(paths: Collection[Path], out: Path) -> None:
-    """Note that files of a folder are ours, before they are written; `FileExistsError` where one is another's."""
+    """List files as exported, before they are written; `FileExistsError` if one exists and is not ours."""
     noted = out / ".interp-exported"
     ours = set(noted.read_text(encoding="utf-8").splitlines()) if noted.is_file() else set()
     for path in paths:
@@ -100,7 +99,7 @@ def _tables(probe: str, findings: Findings, kinds: Collection[str]) -> Iterator[
 
 
 def _sized(plot: "go.Figure", columns: Columns) -> "go.Figure":
-    """White paper, 8 point, no title (a paper has captions), as wide as the columns; what is operated is left out."""
+    """The figure in white, 8 point, as wide as the columns, without title, sliders and menus."""
     width = _WIDTH[columns] * _PIXELS_AN_INCH
     n_rows = max(1, len({axis.domain for axis in plot.select_yaxes()}))
     height = width * _ASPECT[columns] * (1 + 0.6 * (n_rows - 1))

@@ -13,7 +13,7 @@ NAME = "index.html"
 
 
 def render(listed: Listed) -> Path:
-    """Write the index into the folder, whole or not at all; a page of that name that is not ours is left alone."""
+    """Write the index into the folder, whole or not at all; another program's page is not replaced."""
     return write_page(listed.folder / NAME, html(listed))
 
 

@@ -1,4 +1,4 @@
-"""What a certificate says: a number and a word for every headline of the probe, and the counts behind them."""
+"""The findings of a certificate: a number and a verdict for every headline of the probe, and the counts behind them."""
 
 from collections.abc import Collection, Mapping, Sequence
 from math import isfinite
@@ -14,13 +14,12 @@ from interp.table import LABEL, Table
 _PLANTED = tuple(f"power_{size}" for size in SIZES[1:])
 
 Counts = dict[str, Count]
-"""In how many simulations a number is called: `null` without an effect, of those in which it is judged (`made` are
-all), `power_1` to `power_3` by size of the effect; and in how many its interval holds the truth (`covered`,
-`covered_planted`)."""
+"""The counts of a number: significant without an effect (`null`, of those tested; `made` counts all) and with one, by
+its size (`power_1` to `power_3`); intervals that contain the truth (`covered`, `covered_planted`)."""
 
 
 def counts_of(kinds: Collection[str], cells: Cells, number: str) -> Counts:
-    """Those of some kinds of simulations, by their names, together."""
+    """The counts over these kinds of simulations together."""
     seen = {
         size: [one[number] for kind in kinds for one in cells.get((kind, size), ()) if number in one] for size in SIZES
     }
@@ -33,7 +32,7 @@ def counts_of(kinds: Collection[str], cells: Cells, number: str) -> Counts:
 
 
 def _cells(counts: Counts) -> dict[str, float | int]:
-    """As cells of a table: a rate that too few simulations would say is empty."""
+    """The cells of a table; a rate over too few simulations is NaN."""
     null, covered, planted = counts["null"], counts["covered"], counts["covered_planted"]
     return {
         "called": null.rate, "n_judged": null.n, "n_null": counts["made"].n, "covered": covered.share,
@@ -43,7 +42,7 @@ def _cells(counts: Counts) -> dict[str, float | int]:
 
 
 def counted(trials: Trials, cells: Cells) -> dict[str, dict[str, Counts]]:
-    """By number: the kinds of simulations in which it has nothing to find."""
+    """The counts of each number, by kind of simulations with a null for it."""
     numbers = dict.fromkeys(number for cell in cells.values() for one in cell for number in one)
     kinds = [kind.name for kind in trials.simulations]
     found = {number: {kind: counts_of([kind], cells, number) for kind in kinds} for number in numbers}
@@ -66,17 +65,14 @@ KNOWN_UNITS = dict.fromkeys(("model", "number", "expected", "found", "agrees", "
 
 
 def doubtful(trials: Trials, seen: Cells) -> set[str]:
-    """The kinds of simulations, by name, in which some number looks liberal."""
+    """The names of the kinds of simulations in which some number looks liberal."""
     return {kind for kinds in counted(trials, seen).values() for names in suspects(_null(kinds)) for kind in names}
 
 
 def findings_of(
     name: str, trials: Trials, seen: Cells, again: Cells, example: Findings, known: Sequence[Held]
 ) -> Findings:
-    """The findings of the study.
-
-    `again` are the fresh simulations of kinds in which a number looked liberal, `example` what the probe found in one.
-    """
+    """The findings of the study; `again` are fresh simulations where a number looked liberal, `example` is one's."""
     kinds, tried_again = counted(trials, seen), counted(trials, again)
     variants = {f"{number}_no_first" for number in kinds}
     rows, scalars = [], {}
@@ -133,7 +129,7 @@ def _row(number: str, word: Word, kinds: Mapping[str, Counts], every: Counts, fr
 
 
 def _row_without_simulations(number: str, scalar: Scalar) -> dict[str, Any]:
-    """A headline of which no simulation is known to hold nothing: without a p there is nothing to be called."""
+    """The row of a headline without simulations; without a p nothing can be significant."""
     row = _row(number, "not tested", {}, counts_of((), {}, number))
     if scalar.p is not None or not isfinite(scalar.value):
         return row

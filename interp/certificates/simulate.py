@@ -1,4 +1,4 @@
-"""Trying a probe on simulations, one after another."""
+"""Run a probe on simulations, one after another."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,12 +14,12 @@ from interp.records.unfinished import Arrays, Stage
 from .simulations import Simulation, judged_name
 
 SIZES = (0, 1, 2, 3)
-"""Sizes of a planted effect, in steps of the simulation's own; 0 is the null."""
+"""Sizes of a planted effect, in steps of the simulation; 0 is the null."""
 
 
 @dataclass(frozen=True)
 class Seen:
-    """Whether a number was called in a simulation, and whether its interval holds the truth; None where not judged."""
+    """Whether a number was significant in a simulation, and its interval contains the truth; None if not tested."""
 
     called: bool | None
     holds: bool | None
@@ -37,13 +37,13 @@ class Seen:
 
 
 Cells = dict[tuple[str, int], list[dict[str, Seen]]]
-"""What every simulation showed, number by number, by kind of simulation and size of the effect."""
+"""The result of every simulation by number, for each kind of simulation and size of the effect."""
 
 _AS_KEPT = TypeAdapter(list[tuple[tuple[str, int], list[dict[str, Seen]]]])
 
 
 def planned(kind: Simulation, null: int, planted: int) -> dict[int, int]:
-    """How many simulations of this kind: `null` without an effect, `planted` of each planted size."""
+    """The number of simulations of this kind by size: `null` without an effect, `planted` of each other size."""
     is_planted = not kind.null or bool(set(kind.null) - set(kind.unplanted))
     return {size: planted if size else null for size in (SIZES if is_planted else SIZES[:1])}
 
@@ -55,10 +55,9 @@ def run_simulations(
     stage: Stage,
     progress: Callable[[int], None],
 ) -> Cells:
-    """So many simulations of each kind and size, those that a `stage` has kept among them.
+    """Run these numbers of simulations of each kind and size, except those kept in `stage`.
 
-    `progress` is called with how many are done. Simulations of two kinds never share a seed, so that all may be
-    counted together.
+    `progress` is called with the number done. Kinds never share a seed, so all can be counted together.
     """
     kept = stage.load()
     found: Cells = dict(_AS_KEPT.validate_json(kept.arrays["seen",].tobytes())) if kept else {}
@@ -81,7 +80,7 @@ def run_simulations(
 
 
 def shown(kind: Simulation, probe: Probe, seeds: range, size: int) -> Iterator[dict[str, Seen]]:
-    """What the simulations of these seeds show of the numbers that are judged in them."""
+    """The results of the simulations with these seeds, for the numbers tested in them."""
     for seed in seeds:
         findings, truth = kind.findings(probe, seed, float(size)), kind.truth(seed, float(size))
         named = kind.null or tuple(name for name in findings.headline if findings[name].p is not None)

@@ -1,8 +1,7 @@
-"""What a probe is tried on: simulations without an effect or with a planted one, and models of known truth.
+"""What a probe is tested on: simulations without or with a planted effect, and models with known answers.
 
-A package registers the simulations of its probes under the entry points `interp.simulations`, each by the name of its
-probe: a function without arguments that returns `Trials`. A probe without an entry is tried on the simulations of
-`interp.certificates.text_simulations`, which need nothing but its needs.
+A package registers the simulations of a probe under the entry points `interp.simulations`, by the probe's name: a
+function without arguments that returns `Trials`. Others are tested on `interp.certificates.text_simulations`.
 """
 
 from collections.abc import Callable, Mapping
@@ -17,7 +16,7 @@ from interp.prompt import PromptSet
 from interp.registry import entries, load_entry
 
 N_MODELS = 5
-"""Simulations share so many models in turn."""
+"""The number of simulated models, used in turn."""
 
 Make = Callable[[Probe, np.random.Generator, int, float], Findings]
 Truth = Callable[[int, float], Mapping[str, float]]
@@ -27,11 +26,11 @@ Truth = Callable[[int, float], Mapping[str, float]]
 class Simulation:
     """One kind of simulation for one probe; `make(probe, rng, seed, size)` draws one and returns what was found.
 
-    At size 0 nothing is there of the numbers in `null` (without them: of any headline number that has a p). At sizes 1
-    to 3 an effect is planted, which `effects` says in words, but of the numbers in `unplanted`. `small` are fields of
-    the probe that are set so that hundreds of simulations take minutes: reference distributions, prompts of a causal
-    probe. `n` counts what a simulation holds. `truth(seed, size)` gives the numbers whose true value is known there,
-    by how the simulation is made or from a hundred times the prompts: their intervals are to hold it.
+    At size 0 the numbers in `null` (by default headline numbers with a p) have no effect. At sizes 1 to 3 an effect is
+    planted, described by `effects`, except on the numbers in `unplanted`. `small` are fields of the probe that make
+    hundreds of simulations take minutes: sizes of reference distributions, prompts of a causal probe. `n` is the size
+    of a simulation. `truth(seed, size)` has the true values that are known, by construction or from 100 times the
+    prompts; intervals should contain them.
     """
 
     probe: str
@@ -45,16 +44,16 @@ class Simulation:
     truth: Truth = lambda seed, size: {}
 
     def findings(self, probe: Probe, seed: int, size: float) -> Findings:
-        """What the probe finds in the simulation of this seed, its fields at the sizes of the simulation."""
+        """The findings of the probe, with the `small` fields, in the simulation of this seed."""
         changed = shrunk_fields(probe, self.small) | ({"seed": seed} if "seed" in probe.parameters() else {})
         return self.make(replace(probe, **changed), np.random.default_rng([seed, int(size)]), seed, size)
 
 
 @dataclass(frozen=True)
 class Known:
-    """A model of which it is known where a number stands: `above` its null, or `within`.
+    """A model for which the standing of a number is known, such as `above` its null.
 
-    `prompts(n)` makes other prompts than the model's own, which `on` names.
+    `prompts(n)` makes other prompts than the model's own, named by `on`.
     """
 
     model: str
@@ -69,35 +68,35 @@ class Known:
 
 @dataclass(frozen=True)
 class Trials:
-    """All that a probe is tried on."""
+    """The simulations and known models for a probe."""
 
     simulations: tuple[Simulation, ...]
     known: tuple[Known, ...] = ()
 
 
 def trials_of(name: str) -> Trials | None:
-    """The trials that are registered for a probe; None where there are none."""
+    """The registered trials of a probe, or None."""
     return load_entry("simulations", name)() if name in entries("simulations") else None
 
 
 def shrunk_fields(probe: Probe, small: Mapping[str, Any]) -> dict[str, Any]:
-    """Which of the fields in `small` apply: those the probe has and that stand at their defaults."""
+    """The fields in `small` that the probe has and that are at their defaults."""
     defaults = {f.name: f.default for f in fields(probe)}
     return {k: v for k, v in small.items() if k in defaults and getattr(probe, k) == defaults[k] != v}
 
 
 def nothing(*numbers: str) -> Truth:
-    """The truth of numbers that are 0 where no effect is planted."""
+    """The truth of numbers that are 0 without an effect."""
     return lambda seed, size: {} if size else dict.fromkeys(numbers, 0.0)
 
 
 def of_model(seed: int) -> np.random.Generator:
-    """What belongs to the model of a simulation, not to its prompts."""
+    """The generator for the model of a simulation, as opposed to its prompts."""
     return np.random.default_rng([7, seed % N_MODELS])
 
 
 def noise(rng: np.random.Generator, size: tuple[int, ...], heavy: bool) -> np.ndarray:
-    """Of variance 1; heavy tails are those of Student's t with three degrees of freedom."""
+    """Noise of variance 1; heavy tails are those of Student's t with three degrees of freedom."""
     return rng.standard_t(3, size) / 3**0.5 if heavy else rng.standard_normal(size)
 
 
@@ -112,20 +111,20 @@ def grouped(how: Grouping, n: int, rng: np.random.Generator) -> np.ndarray:
 
 
 def in_common(draw: Callable[[int], np.ndarray], cluster: np.ndarray, share: float) -> np.ndarray:
-    """Draws of all prompts, along the first axis; those of a cluster have a share of the variance in common."""
+    """Draws of all prompts, along the first axis; prompts of a cluster share a part of the variance."""
     n = len(cluster)
     return (1 - share) ** 0.5 * draw(n) + share**0.5 * draw(n)[cluster]
 
 
 def judged_name(findings: Findings, number: str) -> str:
-    """The name under which a number is the headline: without the first position where that is a sink."""
+    """The name of a number among the headlines, which may leave the first position out."""
     variant = f"{number}_no_first"
     return variant if variant in findings.headline else number
 
 
 @dataclass(frozen=True)
 class Held:
-    """What is known, and what was found."""
+    """What is known about a number, and what was found."""
 
     known: Known
     number: str
@@ -134,14 +133,13 @@ class Held:
 
     @property
     def agrees(self) -> Literal["yes", "no", "not judged"]:
-        """A number that is not judged neither agrees nor differs."""
         if self.standing == "unjudged":
             return "not judged"
         return "yes" if self.standing in self.known.standing else "no"
 
 
 def held_against(known: Known, probe: Probe) -> Held:
-    """Run the probe on the model, and see where the number stands; nothing is written."""
+    """Run the probe on the model and compare the number; nothing is written."""
     from interp.running.run import run  # imports torch, which a list of studies does without
 
     asked = replace(probe, **shrunk_fields(probe, known.settings))

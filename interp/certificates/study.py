@@ -1,7 +1,6 @@
-"""The study `certificate`: how often a probe calls an effect where none is, where one is, and how often intervals hold.
+"""The study `certificate` (`interp certify`): a probe's false-positive rate, power and coverage of intervals.
 
-Data are simulated, of every kind that is known to break nulls; and the probe is run on models of known truth. The
-record is that of a study; `interp certify` is the command.
+Data are simulated, of every kind that is known to break nulls; the probe also runs on models with known answers.
 """
 
 import json
@@ -33,13 +32,13 @@ Scale = Literal["smoke", "default", "full"]
 
 _N_NULL: Mapping[Scale, int] = {"smoke": LEAST_JUDGED, "default": LEAST_JUDGED, "full": 200}
 _N_PLANTED = 10
-"""How many null simulations, and how many of each planted size: of every kind, or at scale `smoke` of all together."""
+"""Simulations without an effect, and of each planted size: of every kind, or at scale `smoke` of all together."""
 
 _N_AGAIN = 3
-"""So many times as many fresh null simulations are tried of a kind in which a number looks liberal."""
+"""The factor of fresh null simulations for a kind in which a number looks liberal."""
 
 _SEEDS = 100_000
-"""Simulation seeds of one certificate; those of another seed begin behind them."""
+"""The number of simulation seeds for one seed of a certificate."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +63,7 @@ class Certificate(Study):
 
     @property
     def spec(self) -> dict[str, Any]:
-        """What was asked, with the probe as it is: the hash of its code and all its parameters."""
+        """The specification, with the hash of the probe's code and all its parameters."""
         probe = self.certified
         tried_with: dict[str, list[Any]] = {}
         for kind in _trials(probe).simulations:
@@ -112,7 +111,7 @@ class Certificate(Study):
 
 
 def _trials(probe: Probe) -> Trials:
-    """The trials that are registered for a probe; else those for any probe that only reads."""
+    """The registered trials of a probe, else those for any observational probe."""
     registered = trials_of(probe.name)
     if registered is not None:
         return registered

@@ -1,7 +1,6 @@
-"""Simulated prompts of text: activations hold the last token; tokens, lengths and classes predict entropies.
+"""Simulated texts for any probe: activations encode the last token; tokens, lengths and classes predict entropies.
 
-Nothing else in the activations predicts the entropy, unless it is planted. They use only
-what a probe needs, so every probe can be tried on them.
+Nothing else in the activations predicts the entropy, unless it is planted.
 """
 
 from collections.abc import Callable, Mapping
@@ -26,16 +25,16 @@ SMALL: Mapping[str, Any] = {"n_permutations": 99, "n_null": 60, "n_bootstrap": 2
 
 @dataclass(frozen=True)
 class Text:
-    """What prompts are like. Shares are of the variance of the entropy; activations always hold their token."""
+    """Properties of prompts. Shares are of the variance of the entropy; activations always encode their token."""
 
     token_tells: float = 0.0
-    """The token tells how far entropies are spread, too."""
+    """The token predicts the spread of entropies too."""
     class_is_pc1: bool = False
     length_tells: float = 0.0
     bent: bool = False
-    """Length tells half of the entropy, and of the second coordinate, by its distance from the mean."""
+    """The distance of the length from its mean predicts half of the entropy and of the second coordinate."""
     previous_tells: float = 0.0
-    """One of twelve tokens before the last one, which activations hold, tells so much."""
+    """The share that the token before the last predicts; it has twelve values, which activations encode."""
     few_tokens: bool = False
     heavy: bool = False
     unequal: bool = False
@@ -43,12 +42,12 @@ class Text:
     one_domain: bool = False
     """Four templates make one domain, a fifth of the prompts."""
     alike: float = 0.0
-    """The share of every variance that prompts of one cluster have in common."""
+    """The share of every variance that is common to a cluster."""
     by_fifths: bool = False
-    """They are a third of a pool, as many from every fifth of its entropies."""
+    """A third of a pool is drawn, equally from every fifth of its entropies."""
 
     def n_of(self, n: int) -> int:
-        """How many prompts a simulation of `n` clusters has."""
+        """The number of prompts in a simulation of `n` clusters."""
         return n * {"alone": 1, "fives": 5, "templates": 3}[self.clusters] + self.one_domain * n // 4
 
 
@@ -82,7 +81,7 @@ class Drawn:
 
 
 def draw(text: Text, step: float, n: int, rng: np.random.Generator, seed: int, size: float) -> Drawn:
-    """One simulation; the planted effect is in what the third coordinate tells of the entropy: see `effects`."""
+    """One simulation; in the planted effect the third coordinate predicts the entropy: see `effects`."""
     if text.by_fifths:
         return _drawn_by_fifths(draw(replace(text, by_fifths=False), step, 3 * n, rng, seed, size), n, rng)
     cluster = grouped(text.clusters, n, rng)
@@ -93,7 +92,7 @@ def draw(text: Text, step: float, n: int, rng: np.random.Generator, seed: int, s
     def alike(draw: Callable[[int], np.ndarray]) -> np.ndarray:
         return in_common(draw, cluster, text.alike)
 
-    # common and rare ones, as in texts; a template ends all its prompts alike, and makes them about as long
+    # common and rare tokens, as in texts; prompts of one template have the same last token and similar lengths
     tokens = np.minimum(rng.geometric(0.1, n), 40)[cluster]
     previous = rng.integers(0, 12, n)[cluster]
     if text.few_tokens:
@@ -130,7 +129,7 @@ def draw(text: Text, step: float, n: int, rng: np.random.Generator, seed: int, s
 
 
 def _drawn_by_fifths(pool: Drawn, n: int, rng: np.random.Generator) -> Drawn:
-    """`n` prompts of a pool, drawn as a run draws them."""
+    """`n` prompts of a pool, drawn as in a run."""
     drawn = entropy_quintiles(pool.entropy, n // N_STRATA, rng)
     columns = {**pool.columns, "stratum": drawn.stratum}
     kept = {name: column[drawn.index] for name, column in columns.items()}
@@ -138,21 +137,21 @@ def _drawn_by_fifths(pool: Drawn, n: int, rng: np.random.Generator) -> Drawn:
 
 
 def effects(step: float) -> tuple[str, ...]:
-    """The planted effects in words: the share of the entropy, beyond what else tells it, that one direction holds."""
+    """The planted effects in words: the share of the remaining entropy that one direction predicts."""
     return tuple(f"R² = {(step * k) ** 2 / (1 + (step * k) ** 2):.2f}" for k in (1, 2, 3))
 
 
 def found_in_texts(
     text: Text, step: float, n: int, probe: Probe, rng: np.random.Generator, seed: int, size: float
 ) -> Findings:
-    """What a probe finds where the values of the last of two layers are such points."""
+    """The findings of a probe if the values of the last of two layers are these points."""
     drawn = draw(text, step, n, rng, seed, size)
     layers = np.stack([rng.standard_normal(drawn.points.shape), drawn.points])
     return probe.analyse(text_capture(probe.needs, drawn, {"v": layers.reshape(2, -1, 2, 16)}, seed), {})
 
 
 def text_capture(needs: tuple[Need, ...], drawn: Drawn, planted: Mapping[str, np.ndarray], seed: int) -> Capture:
-    """A capture of noise but for these activations, columns and tokens."""
+    """A capture of noise with these activations, columns and tokens."""
     shape = replace(_SHAPE, n_prompts=len(drawn.points))
     made = synthetic_capture(needs, shape, planted=planted, columns=drawn.columns, seed=seed)
     before = made.tables.get("before_last")
@@ -165,10 +164,10 @@ N_ANY, STEP_ANY = 240, 0.5
 
 
 def any_trials(probe: Probe) -> Trials:
-    """The simulations of texts for any probe: every site of activations that it reads holds the points.
+    """The simulations of texts for any probe: every site of activations that it reads has the points.
 
-    The planted effect is twofold, since nobody knows what the probe looks for: a direction tells the entropy, and
-    the length of the activations does. Judged are the headline numbers that have a p.
+    Both a direction and the length of the activations predict the entropy in the planted effect. The headline numbers
+    with a p are tested.
     """
     simulations = (
         Simulation(

@@ -1,11 +1,10 @@
-"""What a share of simulations says: exact binomial intervals, and one word for a headline number.
+"""Verdicts on shares of simulations, by exact binomial intervals.
 
-Simulations in which a number cannot be tested (too few clusters, say) are left out; with fewer than 60 without an
-effect it is *not tested*. It is *liberal* if it is significant in more than 5 % of them beyond the Monte Carlo error,
-over all kinds together or in one kind (its interval widened for the number of kinds), and again in three times as many
-fresh simulations. It is *without power* if the interval of the share at the largest planted effect ends below one half,
-*conservative* if the interval over all simulations without an effect ends below 5 %; else it *holds*. With few
-simulations intervals are wide, and a number holds for want of evidence.
+A number that can be tested in fewer than 60 simulations without an effect (too few clusters, say) is *not tested*. It
+is *liberal* if it is significant in more than 5 % of them beyond the Monte Carlo error, over all kinds together or in
+one (its interval widened for the number of kinds), and again in three times as many fresh simulations. It is *without
+power* if the interval of the share at the largest planted effect ends below one half, *conservative* if the interval
+over all simulations without an effect ends below 5 %; else it *holds*, also for lack of evidence.
 
 Source: Clopper and Pearson, Biometrika 26 (1934).
 """
@@ -19,7 +18,7 @@ from interp.findings import ALPHA
 Word = Literal["holds", "liberal", "conservative", "without power", "no p", "not tested"]
 
 LEAST_JUDGED = 60
-"""Simulations in which a number has to be judged before its rate is said: of fewer, none called may still be 5 %."""
+"""The fewest tested simulations for a rate: with fewer, even 0 is compatible with 5 %."""
 
 MEANINGS: dict[Word, str] = {
     "holds": "significant in 5 % of the simulations without an effect, within counting error",
@@ -40,7 +39,7 @@ class Count:
 
     @classmethod
     def of(cls, said: Iterable[bool | None]) -> "Count":
-        """Of the simulations of which something can be said."""
+        """Count the true values among those that are not None."""
         known = [one for one in said if one is not None]
         return cls(sum(known), len(known))
 
@@ -50,11 +49,11 @@ class Count:
 
     @property
     def rate(self) -> float:
-        """The share where enough simulations were judged to say it."""
+        """The share; NaN if too few simulations were tested."""
         return self.share if self.n >= LEAST_JUDGED else float("nan")
 
     def interval(self, confidence: float = 0.95) -> tuple[float, float]:
-        """The exact interval of the share; all shares where nothing was counted."""
+        """The exact interval of the share; 0 to 1 if n is 0."""
         from interp.statistics.intervals import share_bounds  # scipy, which lists of certificates do without
 
         return share_bounds(self.k, self.n, confidence)
@@ -70,18 +69,14 @@ def total(counts: Iterable[Count]) -> Count:
 
 
 def suspects(kinds: Mapping[str, Count]) -> list[list[str]]:
-    """Where a number is called too often, to be tried again: the kinds that are so alone, and all that are together."""
+    """The kinds in which a number is significant too often: those that are so alone, and all if they are together."""
     each = 1 - 0.05 / max(1, len(kinds))  # the confidence with which all of them hold together
     alone = [name for name, kind in kinds.items() if kind.interval(each)[0] > ALPHA]
     return [names for names in (alone, list(kinds)) if total(kinds[name] for name in names).interval()[0] > ALPHA]
 
 
 def judge(null: Mapping[str, Count], planted: Count, fresh: Mapping[str, Count] = {}) -> Word:
-    """The word for a number: how often it is called without an effect in each kind, and at the largest planted one.
-
-    `fresh` are the simulations on which a number that looked liberal was tried again, by kind. It is liberal if the
-    kinds that were so alone are so again, or all that were so together.
-    """
+    """The verdict from counts without an effect, by kind, with the largest planted one, and repeated (`fresh`)."""
     every = total(null.values())
     if every.n < LEAST_JUDGED:
         return "not tested"

@@ -1,9 +1,7 @@
-"""Claims as data: what a paper says, what is measured for it, and by which rule it is judged.
+"""The schema of a file of claims (TOML): a paper, sources of evidence, and claims with rules.
 
-A file of claims (TOML) has a paper, sources of evidence and claims. A source is a run of probes or a study, with its
-settings for every scale; claims share sources, and each is done once. A claim has parts, each of them numbers of one
-source and a rule, or it has a reason why it cannot be measured here. Files are found by name through the entry points
-`interp.claims` (`paper1 = "interp.reports.claims:PAPER1"`, a path).
+A source is a run of probes or a study, with settings for every scale; claims share sources, and each is done once.
+Files are found through the entry points `interp.claims` (`paper1 = "interp.reports.claims:PAPER1"`, a path).
 """
 
 import re
@@ -27,7 +25,7 @@ _NAMED = re.compile(r"\{(\w+)\}(?:/(\S+))?")
 
 
 class PaperValue(Strict):
-    """A number (or words) of the paper; `model` whose it is, `where` it stands."""
+    """A number (or words) of the paper, with its model and place in the paper."""
 
     value: float | str
     unit: str = ""
@@ -36,7 +34,7 @@ class PaperValue(Strict):
 
 
 class Place(Strict):
-    """Where a number stands: a scalar of a probe or study, or a cell of one of its tables.
+    """The place of a number: a scalar of a probe or study, or a cell of one of its tables.
 
     Of a table, `where` picks the row by the values of other columns (a negative number of a column of numbers counts
     from its largest: layer −1 is the last) and `field` names the column; interval, null and p are the columns of that
@@ -51,12 +49,12 @@ class Place(Strict):
 
     @property
     def place(self) -> dict[str, Any]:
-        """Where it stands, of whatever else knows that."""
+        """The fields of the place alone."""
         return {name: getattr(self, name) for name in Place.model_fields}
 
 
 class Reference(Place):
-    """A number that a claim reads; of a cell, its unit."""
+    """A number that a claim reads; of a cell with its unit."""
 
     unit: str = ""
 
@@ -82,7 +80,7 @@ class ClaimPart(Strict):
 
 
 class Premise(Strict):
-    """What has to hold before a claim can be asked at all; where it does not, `otherwise` says why."""
+    """What has to hold before a claim can be tested; `otherwise` is the reason if it does not."""
 
     read: Reference
     rule: Rule
@@ -90,10 +88,10 @@ class Premise(Strict):
 
 
 class Revision(Strict):
-    """A later rule of a claim: `judges` names the parts that still decide, and further parts join them.
+    """A later rule of a claim: `judges` names the parts that still decide, beside the further parts.
 
-    A `premise` takes the place of the claim's own. What was judged by the first rule stays as it is and is shown beside
-    the new outcome, with `why` the rule changed.
+    A `premise` replaces the claim's own. The outcome by the first rule is shown beside the new one, with `why` the rule
+    changed.
     """
 
     since: date
@@ -104,10 +102,10 @@ class Revision(Strict):
 
 
 class ClaimWords(Strict):
-    """What a claim says, in its file and in a ledger. `here` says how our models differ from the paper's.
+    """The text of a claim, in its file and in a ledger. `here` says how our models differ from the paper's.
 
-    The ledger counts claims beyond the list of fifty apart. `is_small` marks one that our models are too small to show,
-    so that its outcome holds at this size.
+    Claims beyond the list of fifty are counted separately. `is_small` marks a claim whose outcome holds only at the
+    size of our models.
     """
 
     number: int
@@ -121,10 +119,10 @@ class ClaimWords(Strict):
 
 
 class Claim(ClaimWords):
-    """One row of the ledger; `tiny` asks it at that scale too.
+    """One row of the ledger; `tiny` tests it at that scale too.
 
-    A claim that joined the list after the first ledger says `since` when. A claim that cannot be measured has a
-    `reason`; parts without a rule may be shown beside it all the same.
+    `since` is the date of a claim that was added after the first ledger. A claim that cannot be measured has a
+    `reason`, and may have parts without a rule.
     """
 
     parts: list[ClaimPart] = Field(default=[], alias="part")
@@ -136,7 +134,7 @@ class Claim(ClaimWords):
 
     @property
     def is_later(self) -> bool:
-        """Whether it, or the rule that it is judged by now, is younger than the first ledger."""
+        """Whether the claim or its present rule is newer than the first ledger."""
         return self.since is not None or self.revision is not None
 
     @property
@@ -165,7 +163,7 @@ class Claim(ClaimWords):
 
 
 class ScaleChange(Strict):
-    """What a scale changes of a source; `probes` stand in place of the source's own."""
+    """The changes of a source at a scale; `probes` replace the source's own."""
 
     settings: dict[str, Any] = Field(default={})
     options: dict[str, Any] = Field(default={})
@@ -175,11 +173,10 @@ class ScaleChange(Strict):
 class EvidenceSource(Strict):
     """Where evidence comes from: a run of `probes` on a model, or a study.
 
-    `model` of a run may name another source's work, `{primitives}/hmm-lstm-seed1`; left out, it is each model that was
-    asked for. `only` limits it to these models. `settings` are those of the probes, `{probe: {field: value}}`, or of
-    the study, whose texts may name other work too; `options` further keywords of `interp.run`. `scales` says what
-    changes with the scale: it is done at `default` and `paper`, and at others that are named. `absent` says why it is
-    not, or gives no number.
+    `model` of a run may name another source's work, `{primitives}/hmm-lstm-seed1`; by default it is each model of the
+    call. `only` limits it to these models. `settings` are those of the probes, `{probe: {field: value}}`, or of the
+    study, whose texts may name other work too; `options` are further keywords of `interp.run`. `scales` has the changes
+    at each scale; `default` and `paper` are always done, others if named. `absent` is the reason for a missing number.
     """
 
     name: str
@@ -210,7 +207,7 @@ class EvidenceSource(Strict):
 
     @property
     def of_each_model(self) -> bool:
-        """Whether it is done for each model that was asked for."""
+        """Whether it is done for each model of the call."""
         return self.kind == "run" and not self.model
 
 
@@ -221,7 +218,7 @@ def builds_on(source: EvidenceSource) -> dict[str, str]:
 
 
 class Claims(Strict):
-    """A paper's claims and what answers them."""
+    """A paper's claims and their sources."""
 
     format: Literal[1]
     paper: str
@@ -247,18 +244,18 @@ class Claims(Strict):
         return self
 
     def first(self) -> "Claims":
-        """The claims of the first ledger, by the rules that were fixed for it."""
+        """The claims of the first ledger, with their first rules."""
         return self.model_copy(update={"claim": [claim for claim in self.claim if claim.since is None]})
 
     def later(self) -> "Claims":
-        """The claims that are younger, or whose rule is, by their latest rules."""
+        """The claims that are newer or have a newer rule, with their latest rules."""
         return self.model_copy(update={"claim": [claim.revised for claim in self.claim if claim.is_later]})
 
     def sources(self) -> dict[str, EvidenceSource]:
         return {source.name: source for source in self.source}
 
     def is_of_models(self, claim: Claim) -> bool:
-        """Whether a claim is put to the models that are named; one that reads studies alone is about their networks."""
+        """Whether a claim is about the models of the call; one that reads only studies is about their networks."""
         of_each = {source.name for source in self.source if source.of_each_model}
         return self.of_models and (not claim.parts or any(read.source in of_each for read in claim.reads()))
 
@@ -269,7 +266,7 @@ def load_claims(paper: str) -> Claims:
 
 
 def read_claims(path: Path) -> Claims:
-    """The claims of a file. Raises `UsageError` where it is no TOML, or says what a claim cannot."""
+    """The claims of a file; `UsageError` if it is not TOML or does not fit."""
     asked, fix = f"the claims in {path.name}", "Mend the file; `interp/ledger/claims.py` says what it may hold."
     with readable(asked, fix, error=UsageError):
         return Claims.model_validate(read_toml(path))

@@ -1,8 +1,7 @@
-"""Evidence for claims: the sources of a file of claims carried out, or found finished, and numbers read out of them.
+"""Evidence for claims: run the sources of a file of claims, or find their records, and read numbers from them.
 
-A source that was done before with the same specification is not done again, so the same call goes on where it was
-stopped. A source that fails is told in words and stops nothing: what rests on it is not measurable. Networks that a
-source reads are compared with the record of the source that trained them.
+A source is not repeated with the same specification. One that fails is recorded with its error; what needs it is not
+measurable. Networks that a source reads are compared with the record of the source that trained them.
 """
 
 import sys
@@ -26,7 +25,7 @@ from interp.table import Table
 
 @dataclass(frozen=True)
 class Evidence:
-    """What became of a source: its record, or the reason why there is none. `failed` where it should have worked."""
+    """The record of a source, or the reason why there is none; `failed` if it should have worked."""
 
     source: EvidenceSource
     record: RunRecord | None
@@ -40,12 +39,12 @@ EvidenceBySource = Mapping[tuple[str, str], Evidence]
 
 
 def is_same_model(one: str, other: str) -> bool:
-    """Whether two names stand for one model: an alias and its hub id do; revisions and paths are left to the eye."""
+    """Whether two names mean one model: an alias and its hub id do; revisions are ignored."""
     return _canonical(one) == _canonical(other)
 
 
 def is_named(model: str, name: str) -> bool:
-    """Whether a claim that names a model means this one: a folder, or a GGUF file, that bears the name will do."""
+    """Whether a claim's model name means this model, or folder or GGUF file of that name."""
     return Path(_canonical(model)).name.removesuffix(".gguf") == Path(_canonical(name)).name
 
 
@@ -53,7 +52,7 @@ def gather_evidence(
     claims: Claims, wanted: Iterable[str], models: Sequence[str], scale: Scale, out: Path, quiet: bool,
     allow_quantised: bool = False,
 ) -> dict[tuple[str, str], Evidence]:  # fmt: skip
-    """Carry out the wanted sources, and those that they build on, in the order of the file."""
+    """Run the wanted sources, and those that they build on, in the order of the file."""
     allowed = {"allow_quantised": allow_quantised}
     known = {n: each.model_copy(update={"options": each.options | allowed}) for n, each in claims.sources().items()}
     needed = set(wanted)
@@ -80,7 +79,7 @@ def gather_evidence(
 
 
 def number_of(read: Reference, evidence: Evidence) -> Scalar | str:
-    """The number that `read` names, or in words why there is none."""
+    """The number that `read` names, or the reason why there is none."""
     if evidence.record is None:
         return evidence.reason
     findings = evidence.record.findings.get(read.of)
@@ -100,17 +99,14 @@ def controls_of(read: Reference, evidence: Evidence) -> list[tuple[str, Scalar]]
 
 
 def trainings_of(record: RunRecord, scalar: Scalar) -> int | None:
-    """How many trainings of a wind tunnel a number is over; None where it is about no tunnel.
-
-    Studies train, or read, wind tunnels; of a run the card says so. Units other than seeds are of one training.
-    """
+    """The number of trained wind tunnels behind a number: of a study its seeds, else 1; None for other models."""
     if record.model and "card" not in record.model:
         return None
     return scalar.n if scalar.n_unit == "seed" and scalar.n is not None else 1
 
 
 def models_of(record: RunRecord) -> list[tuple[str, str]]:
-    """The models a record is about, each with its weight fingerprint; a study may list its own in a table `models`."""
+    """The models of a record with their fingerprints; a study lists its own in a table `models`."""
     if record.model:
         return [(str(record.model.get("name", "")), str(record.model.get("fingerprint", "")))]
     listed = [f.tables["models"] for f in record.findings.values() if "models" in f.tables]
@@ -127,11 +123,7 @@ def _networks(evidence: Evidence, pattern: str) -> list[tuple[str, str]]:
 
 
 def _networks_amiss(evidence: Evidence, pattern: str) -> tuple[Sequence[str], Sequence[str]]:
-    """Networks of a trained source that its record names and are missing, and those there that are not the recorded.
-
-    Folders of its work are compared by the fingerprints of their weights. Nothing is amiss where there is no record;
-    one without names tells nothing of what it trained: everything is missing then.
-    """
+    """Networks that a record names and are missing (all, if it names none), and those with other fingerprints."""
     if evidence.record is None or evidence.work is None:
         return (), ()
     known = dict(_networks(evidence, pattern))
@@ -173,7 +165,7 @@ def _carried_out(
         return Evidence(source, outcome.record, _reason(outcome.failure), failed=outcome.record is None)
 
     def is_of_these(record: RunRecord) -> bool:
-        """Of these networks (none: of those that it trains itself); a record of others does not stand for it."""
+        """Whether a record is of these networks (if there are none, of those that the study trains)."""
         return not networks or sorted(networks) == sorted(fingerprint for _, fingerprint in models_of(record))
 
     given = {
@@ -189,7 +181,7 @@ def _carried_out(
 
 
 def _reason(failure: str) -> str:
-    """A refusal in one line; of an unexpected error the last line, and all of it on standard error."""
+    """An error in one line; of a traceback the last line, after printing it to standard error."""
     if failure.startswith("Traceback"):
         print(failure, file=sys.stderr)
         return f"it failed unexpectedly ({failure.strip().splitlines()[-1]})"

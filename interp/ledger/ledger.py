@@ -1,7 +1,6 @@
-"""The ledger: every claim of a paper beside what is measured for it here, each with its outcome and the rule behind it.
+"""The ledger: every claim of a paper with its measured numbers, rule and outcome.
 
-`ledger.json` holds everything the page shows, so that the page can be drawn again from it alone. Records that answer
-claims are named by their folders relative to the ledger's.
+The page is drawn from `ledger.json` alone. Records are named by their folders, relative to the ledger's.
 """
 
 from collections import Counter
@@ -29,14 +28,13 @@ from interp.system.whole_files import begins_with, telling, writing
 FORMAT = 1
 LEDGER_NAME = "ledger.json"
 BEYOND = "Claims beyond the fifty"
-"""The heading of claims that stand in the papers or notes and are not on the list of fifty."""
+"""The heading of claims that are not on the list of fifty."""
 
 
 class MeasuredNumber(Place):
-    """One measured number: where it stands, whose it is, and what it is; None where there is none.
+    """One measured number: its place, its models, and its value; None if there is none.
 
-    `trainings` counts those that its interval is over, of a wind tunnel; one, where it is over sequences. `controls`
-    are the essential ones, in words and as measured.
+    `trainings` counts the trained wind tunnels behind its interval. `controls` are the essential ones, with words.
     """
 
     models: list[tuple[str, str]] = Field(default=[])
@@ -47,12 +45,12 @@ class MeasuredNumber(Place):
     @field_validator("where")
     @classmethod
     def _without_removed_columns(cls, where: dict[str, str | int | float]) -> dict[str, str | int | float]:
-        """As the table `movement` of earlier versions said `what` moved."""
+        """Drop columns of earlier versions, such as `what` in the table `movement`."""
         return {column: value for column, value in where.items() if REMOVED_COLUMNS.get(column) != value}
 
 
 class JudgedPart(Strict):
-    """A part of a claim: its numbers, the rule in words, and the outcome; None where it is only shown."""
+    """A part of a claim: its numbers, the rule in words, and the outcome; None if it is only shown."""
 
     label: str
     numbers: list[MeasuredNumber]
@@ -64,10 +62,7 @@ class JudgedPart(Strict):
 
 
 class ClaimOutcome(Strict):
-    """What came of a claim for one model; of none in particular where `model` is empty.
-
-    `earlier` is what the claim's first rule made of it, where a later one judges now.
-    """
+    """The outcome of a claim for one model, or for none; `earlier` is that of its first rule, if replaced."""
 
     model: str = ""
     outcome: Outcome
@@ -77,17 +72,14 @@ class ClaimOutcome(Strict):
 
 
 class ClaimRow(ClaimWords):
-    """One claim with what came of it for each model.
-
-    `revised` says since when another rule than the first judges it, or since when it is on the list, and why.
-    """
+    """One claim with its outcome for each model; `revised` says when and why its rule changed or it was added."""
 
     cells: list[ClaimOutcome]
     revised: str = ""
 
 
 class SourceFile(Strict):
-    """A run or study: how it is repeated, its record's folder, or why there is none."""
+    """A run or study: its command and the folder of its record, or the reason why there is none."""
 
     name: str
     title: str
@@ -102,7 +94,7 @@ class SourceFile(Strict):
 
 
 class PaperFile(Strict):
-    """A paper's rows, and the sources that answer them."""
+    """A paper's rows and sources."""
 
     name: str
     title: str
@@ -114,13 +106,13 @@ class PaperFile(Strict):
 
     @property
     def parts(self) -> dict[str, "list[ClaimRow]"]:
-        """The rows by the heading that they are counted under; the list's own have none."""
+        """The rows by heading; those of the list of fifty have none."""
         apart = {"": [row for row in self.rows if not row.is_beyond], BEYOND: [r for r in self.rows if r.is_beyond]}
         return {heading: rows for heading, rows in apart.items() if rows}
 
 
 def counts(rows: Sequence[ClaimRow]) -> dict[Outcome, int]:
-    """How often each outcome occurs, over claims and models."""
+    """The number of each outcome, over claims and models."""
     counted = Counter(cell.outcome for row in rows for cell in row.cells)
     return {outcome: counted[outcome] for outcome in OUTCOMES}
 
@@ -167,7 +159,7 @@ def is_ledger(path: Path) -> bool:
 
 
 def read_ledger(path: str | Path) -> LedgerFile:
-    """Read a ledger back. Raises `RecordError` for a missing, damaged, edited or newer one, naming what is wrong."""
+    """Read a ledger; `RecordError` if it is missing, damaged, edited or newer."""
     folder = ledger_folder(Path(path))
     return read_versioned(
         folder / LEDGER_NAME, LedgerFile, FORMAT, asked=f"the ledger {folder}",

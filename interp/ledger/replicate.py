@@ -1,4 +1,4 @@
-"""`interp.replicate`: the claims of the papers, each measured again and judged by the rule that stands beside it."""
+"""`interp.replicate`: measure the claims of the papers and test each by its rule."""
 
 import shlex
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -50,7 +50,7 @@ JOINT = "all models together"
 TRAINED = "networks trained for it"
 _NOT_TINY = "this claim is not part of the scale tiny, which asks one of each kind"
 ENOUGH_TRAININGS = 3
-"""Trainings that a verdict on wind tunnels rests on; with fewer it says so."""
+"""Trained wind tunnels below which an outcome says how many there are."""
 _NO_MODEL = "no language model was named (--model)"
 
 
@@ -66,14 +66,14 @@ Gather = Callable[[Claims, Iterable[str], Sequence[str]], EvidenceBySource]
 """Evidence of the wanted sources of a paper, for these models."""
 
 Numbers = Callable[[Reference, str], tuple[MeasuredNumber, str]]
-"""What a claim reads of a model, as the ledger keeps it, and the reason why where there is no number."""
+"""The number that a claim reads of a model, and the reason if there is none."""
 
 
 Part = tuple[Rule | None, JudgedPart]
-"""A part of a claim with its numbers and the rule that will judge it; `why` tells of a number that is missing."""
+"""The rule for a part of a claim, and the part with its numbers; its `why` names missing ones."""
 
 Question = tuple[str, str, Sequence[Part]]
-"""A claim put to one model (or to all together), why it cannot be asked, if so, and its parts."""
+"""A claim for one model (or for all together): the model, the reason if it cannot be tested, and the parts."""
 
 
 def replicate(
@@ -86,16 +86,16 @@ def replicate(
     allow_quantised: bool = False,
     quiet: bool = False,
 ) -> Replication:
-    """Measure and judge the claims of a paper, and write a ledger.
+    """Measure and test the claims of a paper, and write a ledger.
 
     Args:
-        paper: `paper1`, `paper2`, `paper3`, `newer` or `all`; or the folder of a ledger, which today's rules then judge
-            again, with its own models, claims and scale, measuring only what it lacks.
+        paper: `paper1`, `paper2`, `paper3`, `newer` or `all`; or the folder of a ledger, which is tested again by the
+            present rules, with its own models, claims and scale, measuring only what it lacks.
         models: Language models for the claims of the third paper.
-        rows: Numbers of the claims to judge; all by default. A selection gets a folder of its own, and its p is
-            corrected over the selected claims.
-        scale: `tiny` (one claim of each kind), `smoke` (minutes), `default` (what the shipped models are judged at) or
-            `paper` (the papers' sizes; needs a GPU).
+        rows: Numbers of the claims to test; all by default. A selection gets its own folder, and its p is corrected
+            over the selected claims.
+        scale: `tiny` (one claim of each kind), `smoke` (minutes), `default` (that of the shipped models) or `paper`
+            (the papers' sizes; needs a GPU).
         out: Folder for the ledger and its runs. What it holds already, with the same settings, is not measured again.
         allow_quantised: Whether models with quantised weights are measured.
         quiet: Whether to print no progress.
@@ -165,7 +165,7 @@ def _papers(paper: str, rows: Sequence[int]) -> list[Claims]:
 
 
 def _chosen(claims: Claims, rows: Collection[int]) -> Claims:
-    """The claims of these numbers; all if there are none."""
+    """The claims with these numbers, by default all."""
     return claims.model_copy(update={"claim": [c for c in claims.claim if not rows or c.number in rows]})
 
 
@@ -196,7 +196,7 @@ def _refuse_misuse(paper: str, papers: Sequence[Claims], models: Sequence[str]) 
 
 
 def _refuse_to_replace(folder: Path, models: Sequence[str]) -> None:
-    """Raise `UsageError` where the folder holds a ledger of other models too; a damaged one is written again."""
+    """Raise `UsageError` if the folder has a ledger of other models; a damaged one is replaced."""
     before: dict[str, None] = {}
     with suppress(RecordError):
         before = dict.fromkeys(model for paper in read_ledger(folder).papers for model in paper.models)
@@ -213,10 +213,7 @@ def _refuse_to_replace(folder: Path, models: Sequence[str]) -> None:
 
 
 def _paper(before: PaperFile, claims: Claims, scale: Scale, folder: Path, gather: Gather) -> PaperFile:
-    """A paper judged by its latest rules on the numbers it keeps and on those that it lacks, which are gathered.
-
-    One without rows is judged by the first rules too; rows whose rule has not changed since stay as they are.
-    """
+    """A paper tested by its latest rules (if new, also by the first), on its numbers and those that it lacks."""
     models, lacking = before.models, dict.fromkeys(())
     asked = {claim.number for claim in claims.claim if scale != "tiny" or claim.tiny}
     by_rules = [claims.later()] if before.rows else [claims.later(), claims.first()]
@@ -236,10 +233,7 @@ def _paper(before: PaperFile, claims: Claims, scale: Scale, folder: Path, gather
 
 
 def judged_rows(claims: Claims, asked: Collection[int], models: Sequence[str], numbers: Numbers) -> list[ClaimRow]:
-    """All claims of a paper as rows, those whose number is `asked` judged by the numbers that were measured.
-
-    The p of all parts that are judged against a null are corrected together (Benjamini and Hochberg).
-    """
+    """All claims as rows; those `asked` are tested, with p corrected together (Benjamini and Hochberg)."""
     put = [(claim, _put(claims, claim, claim.number in asked, models, numbers)) for claim in claims.claim]
     parts = [part for _, questions in put for _, reason, mine in questions if not reason for part in mine]
     p_of = dict(zip(map(id, parts), corrected([_p(*part) for part in parts]), strict=True))
@@ -260,7 +254,7 @@ def _revised(claim: Claim) -> str:
 
 
 def with_earlier(claims: Claims, first: Sequence[ClaimRow], later: Sequence[ClaimRow]) -> list[ClaimRow]:
-    """The rows of a paper, each by its latest rule, with what the first rule made of it beside."""
+    """The rows of a paper, each by its latest rule, with the outcome of its first rule beside."""
     before, now = ({row.number: row for row in rows} for rows in (first, later))
     rows = []
     for claim in claims.claim:
@@ -275,7 +269,7 @@ def with_earlier(claims: Claims, first: Sequence[ClaimRow], later: Sequence[Clai
 
 
 def as_first_judged(rows: Sequence[ClaimRow]) -> list[ClaimRow]:
-    """The rows of a ledger as the rules judged them that were fixed for it."""
+    """The rows of a ledger with the outcomes of the first rules."""
     return [row.model_copy(update={"cells": [cell.earlier or cell for cell in row.cells]}) for row in rows]
 
 
@@ -297,7 +291,7 @@ def _put(claims: Claims, claim: Claim, is_asked: bool, models: Sequence[str], nu
             named = ", ".join(dict.fromkeys(name for part in apart for name in part.only))
             questions.append((model, f"the paper says it of {named} alone", ()))
     if together:
-        # where the models of some comparison are all here, the others are shown without a verdict
+        # if all models of some comparison are given, other comparisons are shown without a verdict
         here = {part.label: {name: _named(name, models) for name in part.models} for part in together}
         whole = {label for label, named in here.items() if all(named.values())}
         parts = []
@@ -328,7 +322,6 @@ def _question(claim: Claim, parts: Sequence[ClaimPart], model: str, numbers: Num
 
 
 def _named(name: str, models: Sequence[str]) -> str | None:
-    """Which of the models a claim means that names one."""
     return next((model for model in models if is_named(model, name)), None)
 
 
@@ -349,7 +342,7 @@ def numbers_of(found: EvidenceBySource) -> Numbers:
 
 
 def _kept(paper: PaperFile, otherwise: Numbers) -> Numbers:
-    """The numbers that a ledger keeps; those that it lacks from where else they are."""
+    """The numbers of a ledger; those that it lacks come from `otherwise`."""
     known = {
         (cell.model, repr(number.place)): number
         for row in paper.rows
@@ -376,7 +369,7 @@ def _number(read: Reference, evidence: Evidence) -> tuple[MeasuredNumber, str]:
 
 
 def _p(rule: Rule | None, part: JudgedPart) -> float | None:
-    """The p that is corrected over the ledger: of a part that is judged against its null."""
+    """The p of a part that is tested against its null, which is corrected over the ledger."""
     scalar = part.numbers[0].scalar if part.numbers and not part.why else None
     if rule is None or not rule.asks_null or scalar is None or scalar.underpowered or scalar.p is None:
         return None
@@ -408,7 +401,7 @@ def _judged(rule: Rule | None, part: JudgedPart, p: float | None) -> JudgedPart:
 
 
 def _of_trainings(rule: Rule, numbers: Sequence[MeasuredNumber]) -> str:
-    """What a verdict on wind tunnels says where it rests on fewer than `ENOUGH_TRAININGS`; identities hold in each."""
+    """The remark on an outcome for fewer than `ENOUGH_TRAININGS` wind tunnels; identities need none."""
     counts = [number.trainings for number in numbers if number.trainings is not None]
     if rule.kind == "identity" or not counts or min(counts) >= ENOUGH_TRAININGS:
         return ""

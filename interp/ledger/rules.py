@@ -1,18 +1,18 @@
-"""Rules by which a claim is judged: a measured number and what is claimed of it in, exactly one outcome out.
+"""Rules that give exactly one outcome for a measured number and a claim about it.
 
 In this order:
 
     not measurable here             there is no number, and why
-    underpowered                    the probe says that it has too little to go on
+    underpowered                    the probe reports too few data
     contradicted                    the whole interval lies outside the claimed region
     underpowered                    the rule asks for a difference from the null, and no p of the design can reach .05
     no different from the null      it asks for one, and there is none: p (corrected over the rows of the ledger) is
                                     above .05, or, without a p, the interval reaches into the band; or an essential
-                                    control of the number does not stand out (one that cannot be judged: underpowered)
+                                    control is not significant (if it cannot be tested: underpowered)
     supported                       the whole interval lies in the claimed region
     underpowered                    the interval reaches across the bound of the region
 
-A number without an interval (weights, identities) is its own interval. Pure: numbers in, words out.
+A number without an interval (weights, identities) is its own interval.
 """
 
 from collections.abc import Callable, Sequence
@@ -34,10 +34,10 @@ RuleKind = Literal[
 
 OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
 SEVERAL: tuple[RuleKind, ...] = ("ratio", "falling", "rising", "differ")
-"""Kinds that compare two numbers or more; they have no null of their own."""
+"""Kinds that compare several numbers; they have no null."""
 
 _DECIDING: tuple[Outcome, ...] = ("contradicted", "no different from the null", "underpowered")
-"""What decides a row that is not supported in every part, the first that occurs."""
+"""The first of these that occurs decides a row that is not supported in every part."""
 
 ORDER_OF_A_ROW = (
     "A row of several parts is contradicted where any part is, and supported only where every part is; otherwise no "
@@ -64,19 +64,18 @@ KINDS: dict[RuleKind, tuple[tuple[str, ...], str, Callable[[Any, float], tuple[f
     "rising": ((), "each higher than the one before", None),
     "differ": ((), "at least two of them differ", None),
 }  # fmt: skip
-"""What each kind is given (a ratio one bound or both), how it is told, and what it allows of a number with this null;
-the bounds of a region belong to it."""
+"""The bounds of each kind (a ratio has one or both), its text, and its closed region for a number with this null."""
 
 
 @dataclass(frozen=True)
 class Rule:
-    """What is claimed of a number: its kind and its bounds. `null` False asks for no difference from the null;
-    with `times_null` bounds are multiples of the null's value.
+    """What is claimed of a number: kind and bounds. If `null` is False it need not differ from its null; `times_null`
+    makes bounds multiples of the null's value.
 
     `at_most`, `at_least`, `between` bounds; `near` a value within `tolerance`; `positive`, `negative`; `above_null`,
     `below_null`: on that side of the null's value; `identity`: 0 within `tolerance`; `ratio`: the first of two numbers
     over the second within bounds; `falling`, `rising`: each next number below (above) the one before; `differ`: at
-    least two of the numbers do. Raises `ValueError` for a rule that says too little or too much.
+    least two of the numbers do. Raises `ValueError` for missing or superfluous bounds.
     """
 
     kind: RuleKind
@@ -93,17 +92,17 @@ class Rule:
         given, wanted = tuple(n for n in _BOUNDS if getattr(self, n) is not None), KINDS[self.kind][0]
         if given != wanted and not (self.kind == "ratio" and given in (("low",), ("high",))):
             words = "low, high or both" if self.kind == "ratio" else ", ".join(wanted) or "no bound"
-            raise ValueError(f"the rule {self.kind} wants {words}, and was given {', '.join(given) or 'none'}")
+            raise ValueError(f"the rule {self.kind} needs {words}, not {', '.join(given) or 'no bound'}")
 
     @property
     def asks_null(self) -> bool:
-        """Whether a number that the claim allows has to differ from its null too."""
+        """Whether the number has to differ from its null too."""
         return self.null and self.kind not in (*SEVERAL, "identity")
 
 
 @dataclass(frozen=True)
 class Judgement:
-    """An outcome and the sentence that says why."""
+    """An outcome and its reason."""
 
     outcome: Outcome
     why: str
@@ -112,11 +111,7 @@ class Judgement:
 def judge(
     rule: Rule, numbers: Sequence[Scalar], p: float | None, controls: Sequence[tuple[str, Scalar]] = ()
 ) -> Judgement:
-    """The outcome of one part of a claim; `p` is the scalar's, corrected over the ledger, None where it has none.
-
-    `controls` are the essential ones of the number, in words and as measured: a number that would not stand out on the
-    page of its record does not here.
-    """
+    """The outcome of one part of a claim; `p` is corrected over the ledger, `controls` are the essential ones."""
     several = rule.kind in SEVERAL
     for number in numbers:
         if not np.isfinite(number.value):
@@ -130,7 +125,7 @@ def judge(
 
 
 def combine(outcomes: Sequence[Outcome]) -> Outcome:
-    """The outcome of a row from those of its parts: `ORDER_OF_A_ROW`."""
+    """The outcome of a row from those of its parts, as `ORDER_OF_A_ROW` says."""
     if outcomes and all(outcome == "supported" for outcome in outcomes):
         return "supported"
     for outcome in _DECIDING:
@@ -215,7 +210,7 @@ def _compared(rule: Rule, numbers: Sequence[Scalar]) -> Judgement:
 
 
 def _span(number: Scalar) -> tuple[float, float]:
-    """The interval; without one, half the width of the null's band on either side: what chance moves it by."""
+    """The interval; without one, the value plus and minus half the width of the null's band."""
     if number.interval is not None or number.null is None:
         return _interval(number)
     half = (number.null.band[1] - number.null.band[0]) / 2
@@ -223,7 +218,7 @@ def _span(number: Scalar) -> tuple[float, float]:
 
 
 def _ratio(rule: Rule, numbers: Sequence[Scalar]) -> Judgement:
-    """The interval of the ratio is that of a difference of logarithms, recovered from both (Zou and Donner 2008)."""
+    """Test a ratio by the interval of the difference of logarithms, recovered from both (Zou and Donner 2008)."""
     (x, (a, b)), (y, (l, u)) = ((s.value, _span(s)) for s in numbers)  # noqa: E741 (the source's letters)
     if min(a, l) <= 0:
         return Judgement("underpowered", "an interval reaches 0, and a ratio says nothing there")

@@ -1,7 +1,7 @@
-"""The answer of every probe in one sentence: what the terminal, the notebook and the page say first.
+"""The answer of every probe in one sentence: the first thing that terminal, notebook and page show.
 
-A probe declares its sentences (`interp.Sentences`). Here one is chosen by where the number stands to its null, its
-controls are said in it, and all stand in the order of their questions: none is picked by its p or its size.
+A probe declares its sentences (`interp.Sentences`); the standing of the number chooses among them. Answers come in the
+order of their questions, never by p or size.
 """
 
 import re
@@ -25,11 +25,9 @@ SAID: Mapping[Verdict, str] = {
     "yes": "Yes.", "partly": "Partly.", "hardly": "Hardly.", "no": "No.", "unshown": "Not detected.",
     "opposite": "No, the opposite.", "depends": "It depends.", "unclear": "Cannot tell.", "counted": "", "number": "",
 }  # fmt: skip
-"""A verdict as it opens its sentence; a sentence that a probe gives for yes and no alike has none, and a number whose
-probe declares no question. An answer depends where a
-control puts the number on the other side of its null, or a number that is none different from its null beyond it.
-Something is not detected, and not denied, where the number lies more than half as far from its null as what would be
-found 80 % of the time."""
+"""How each verdict opens its sentence. An answer depends if a control puts the number on the other side of its null, or
+is significant where the number is not. It is not detected, rather than denied, if the number lies more than half as far
+from its null as the effect that would be found 80 % of the time."""
 
 _SITES = {"v": "the attention value vectors of", "z": "the head outputs of", "resid": "the residual stream after"}
 _LAST = 1_000  # the place of what declares no question
@@ -60,21 +58,21 @@ class Answer:
     further: str = ""
     """What else was measured, in sentences."""
     is_beside: bool = False
-    """Whether the number lies outside its baseline on the side that was not asked about: p is then left out."""
+    """Whether the number lies outside its baseline on the side that p does not test: p is then left out."""
     n_read: int = 0
     unit: str = "prompt"
-    """How many prompts the run read, and what they are called."""
+    """The number of prompts of the run, and their unit."""
 
     @property
     def opening(self) -> str:
-        """The verdict, and beyond which essential control it is undecided."""
+        """The verdict, and the essential control beyond which it is undecided."""
         if _is_beyond(self.headline) and self.verdict in _NO_USE:
             return _NO_USE[self.verdict]
         return f"{SAID[self.verdict][:-1]}, but undecided {self.vague[0]}." if self.vague else SAID[self.verdict]
 
     @property
     def vague(self) -> list[str]:
-        """Beyond which essential controls an affirmed verdict is undecided."""
+        """The essential controls beyond which an affirmed verdict is undecided."""
         return _undecided(self.headline) if self.verdict in _AFFIRMED else []
 
     @property
@@ -84,7 +82,7 @@ class Answer:
 
     @property
     def sentences(self) -> list[str]:
-        """The sentence one by one, where it is several."""
+        """The sentence, split into sentences."""
         return _ENDS.split(self.sentence)
 
     @property
@@ -109,7 +107,7 @@ class Answer:
 
     @property
     def methods(self) -> str:
-        """How p was counted, whether it holds in every control, and what else was measured."""
+        """The corrections of p, the controls, and further measurements."""
         s, p = self.headline.scalar, self.headline.p_together
         least = [f"the smallest {_of_draws(s)}"] * s.is_p_least
         how = " and ".join([*least, *["corrected for the other results"] * (p != s.p)])
@@ -120,10 +118,9 @@ class Answer:
 
 
 def answers(record: RunRecord, model: str = "", *, every: bool = False) -> tuple[Answer, ...]:
-    """Every probe's answers, in the order of the questions; a probe that declares none has its headline numbers.
+    """Every probe's answers, in the order of the questions; of a probe without questions its headline numbers.
 
-    `model` is what the model is called in them, by default its name. Where several numbers answer one question, the
-    first is taken, or `every` one.
+    `model` replaces the model's name. Of several numbers that answer one question the first is taken, or `every` one.
     """
     numbers = headlines(record.findings)
     model = model or short_name(str(record.model.get("name") or "the model"))
@@ -139,18 +136,18 @@ def answers(record: RunRecord, model: str = "", *, every: bool = False) -> tuple
 
 
 def settled(found: Sequence[Answer]) -> tuple[Answer, ...]:
-    """The answers that say something."""
+    """The answers that are not unclear."""
     return tuple(answer for answer in found if answer.verdict != "unclear")
 
 
 def unclear(found: Sequence[Answer]) -> str:
-    """The questions that cannot be told, each with the reason, in one line; empty where there is none."""
+    """The questions that stay open, each with the reason, in one line; empty if there are none."""
     open_ones = [f"{a.question} {_begun(a.sentence)}" for a in found if a.verdict == "unclear"]
     return f"Cannot tell: {' '.join(open_ones)}" if open_ones else ""
 
 
 def number(h: Headline) -> Answer:
-    """A headline number by its meaning, where no question is declared."""
+    """A headline number by its meaning, for a probe without questions."""
     s = h.scalar
     change = "" if h.standing != "unjudged" else f"Not tested: {_why(s)}."
     return Answer(_begun(label(h.probe, h.name, s.meaning)), "number", f"{s.value_text}, {h.verdict}.", change, h)
@@ -160,7 +157,7 @@ def _declared(
     findings: Findings, numbers: Sequence[Headline], parameters: Mapping[str, Any], model: str, n_layers: int,
     unit: str, every: bool,
 ) -> Iterator[tuple[int, Answer]]:  # fmt: skip
-    """The answers that a probe declares: of each question the first whose number is a headline, or `every` one."""
+    """The declared answers of a probe: for each question the first whose number is a headline, or `every` one."""
     cls = class_of(findings.probe)
     usual = {} if cls is None else {f.name: f.default for f in fields(cls)}
     column, asked = parameters.get("target", usual.get("target")), set()
@@ -175,7 +172,7 @@ def _declared(
 
 
 def _place(parameters: Mapping[str, Any], n_layers: int) -> str:
-    """`the head outputs of the last layer`: what a probe read by its own parameters; of several sites the first."""
+    """`the head outputs of the last layer`: the (first) site and layers in the parameters of a probe."""
     site = parameters.get("site") or next(iter(parameters.get("sites", ())), "")
     layers = parameters["layers"][0] if parameters.get("layers") else [parameters.get("layer", -1)]
     last = n_layers - (site != "resid")
@@ -245,7 +242,7 @@ def _verdict(said: Sentences, h: Headline) -> Verdict:
 
 
 def _degree(said: Sentences, s: Scalar) -> tuple[Verdict, str]:
-    """How much of a yes a number is, and where its whole interval lies if it is less: `partly`, `below 0.8`."""
+    """The degree of a yes, and if it is not full, where the whole interval lies: `partly`, `below 0.8`."""
     full = said.full or (_ALL if _is_share(s) or "correlation" in s.meaning.lower().split(" of ")[0] else None)
     if full is None or s.interval is None or (s.interval[0] <= full[1] and s.interval[1] >= full[0]):
         return "yes", ""
@@ -263,10 +260,7 @@ def _is_share(s: Scalar) -> bool:
 
 
 def _is_reversed(h: Headline, control: Scalar) -> bool:
-    """Whether a control puts the number on the other side of its null, significantly or not.
-
-    Of a number that is no different from its null, whether the control is, its p corrected over all controls.
-    """
+    """Whether a control is on the other side of its null; if the number is within its null, whether it differs."""
     if h.standing == "within":
         turning = ("above",) if _is_beyond(h) else ("above", "below")  # less than all is no use
         return control.standing(None if control.p is None else min(1.0, len(h.controls) * control.p)) in turning
@@ -277,7 +271,7 @@ def _is_reversed(h: Headline, control: Scalar) -> bool:
 
 
 def _with_controls(sentence: str, h: Headline) -> str:
-    """With what the number leaves out, and the controls that turn it round."""
+    """The sentence with what the number leaves out, and the controls that reverse it."""
     turned = []
     if NO_FIRST in h.name:
         sentence = f"Without the first position, {sentence[:1].lower()}{sentence[1:]}"
@@ -292,20 +286,18 @@ def _with_controls(sentence: str, h: Headline) -> str:
 
 
 def _words(control: Control, s: Scalar) -> str:
-    """What comes after the value of a control: `of what is left after the last token`."""
     beyond = control.words.removeprefix("beyond ")
     rest = f"of what is left after {beyond}" if _is_share(s) else f"compared with {beyond}"
     return beyond if beyond == control.words else rest
 
 
 def _undecided(h: Headline) -> list[str]:
-    """The words of the essential controls that lie beyond their null, with an interval that includes it."""
+    """The words of the essential controls that are significant, but whose interval includes the null."""
     beyond = [(c.words, s) for c, s in h.controls if c.essential and s.stands_out]
     return [words for words, s in beyond if s.null and s.interval and s.interval[0] <= s.null.value <= s.interval[1]]
 
 
 def _in_millionths(s: Scalar) -> Scalar:
-    """A number of bits in millionths of a bit, which are easier to compare than powers of ten; others as they are."""
     if s.unit != "bits":
         return s
     null = s.null and replace(s.null, value=1e6 * s.null.value, band=(1e6 * s.null.band[0], 1e6 * s.null.band[1]))
@@ -314,20 +306,18 @@ def _in_millionths(s: Scalar) -> Scalar:
 
 
 def _of_draws(s: Scalar) -> str:
-    """`that 200 permutations can give`: the smallest p."""
     if s.null is None or s.null.n_draws is None:
         return "possible here"
     return f"that {s.null.n_draws:,} {'permutations' if 'permut' in s.null.name else 'draws'} can give"
 
 
 def _kept(s: Scalar) -> str:
-    """Why permuting leaves a share of the variance above 0."""
     is_above = s.null is not None and s.null.band[0] > _ABOVE_0 and "permut" in s.null.name and _is_share(s)
     return " (above 0, because this keeps what position predicts)" * is_above
 
 
 def _side(h: Headline) -> str:
-    """The side of the band of its null on which a number lies that is called no different; else empty."""
+    """The side of its null's band on which a number lies that is not significant; else empty."""
     s = h.scalar
     if h.without_controls != "within" or s.null is None:
         return ""
@@ -335,7 +325,7 @@ def _side(h: Headline) -> str:
 
 
 def _outside(said: Sentences, h: Headline) -> str:
-    """Why a number outside the band of its null is called no different from it; empty where it is not so."""
+    """Why a number outside its null's band is not significant; empty for others."""
     s, side = h.scalar, _side(h)
     if not side:
         return ""
@@ -352,10 +342,7 @@ def _outside(said: Sentences, h: Headline) -> str:
 
 
 def _change(said: Sentences, h: Headline, verdict: Verdict, beside: float, sentence: str) -> str:
-    """What would change the answer: more prompts, a control that failed; of a yes, what it does not show.
-
-    `beside`: what a number beyond controls leaves out; what the sentence says is not said again.
-    """
+    """What would change the answer (more prompts, a control), or for a yes, its limit."""
     s = h.scalar
     if h.objections:
         return "If that control agreed, the answer would be yes."
@@ -373,12 +360,12 @@ def _change(said: Sentences, h: Headline, verdict: Verdict, beside: float, sente
 
 
 def _least(said: Sentences, s: Scalar) -> float:
-    """The smallest effect in the expected direction that would be found 80 % of the time; NaN where it is unknown."""
+    """The smallest effect in the expected direction that is found 80 % of the time; NaN if unknown."""
     return detectable(s)[said.expected != "above"]
 
 
 def _found(said: Sentences, s: Scalar, beside: float) -> str:
-    """`0.2 bits or more`: what would be found 80 % of the time, with what is `beside` the number; empty if unknown."""
+    """`0.2 bits or more`: what is found 80 % of the time, plus what is `beside` the number; empty if unknown."""
     least = _least(said, s)
     if s.null is None or np.isnan(least):
         return ""
@@ -387,13 +374,12 @@ def _found(said: Sentences, s: Scalar, beside: float) -> str:
 
 
 def _filled(text: str, values: Mapping[str, Any]) -> str:
-    """Sentences with their values, without those that lack a number, as an older record can."""
+    """Sentences with their values, without those that lack a number, as in older records."""
     said = [sentence.format_map(values) for sentence in _ENDS.split(text)]
     return " ".join(sentence for sentence in said if DASH not in sentence)
 
 
 def _why(s: Scalar) -> str:
-    """Why a number cannot be judged."""
     if _is_fixed(s):
         return f"every {s.n_unit} gives {s.value_text}, and so does the null: nothing else may be possible here"
     if s.underpowered or not np.isfinite(s.value):
@@ -402,12 +388,11 @@ def _why(s: Scalar) -> str:
 
 
 def _is_fixed(s: Scalar) -> bool:
-    """Whether value, interval and null are one number, as of rows with a single key, which no effect can move."""
+    """Whether value, interval and null are one number, which no effect can move, as with a single key."""
     return s.null is not None and s.interval is not None and {s.value} == {*s.interval, *s.null.band}
 
 
 def _begun(text: str) -> str:
-    """With a capital, as a sentence begins."""
     return text[:1].upper() + text[1:]
 
 

@@ -1,4 +1,4 @@
-"""Captures read back from their folder, compared with what was written."""
+"""Open captures from their folders, after comparing every file with its digest."""
 
 import json
 import warnings
@@ -40,7 +40,7 @@ class KeptNeed:
 
 @dataclass(frozen=True)
 class KeptTable:
-    """What a table is beside its columns, which lie in `file`; the first format did not name it."""
+    """Units and caption of a table, and the `file` of its columns, which the first format did not name."""
 
     units: dict[str, str]
     caption: str
@@ -52,7 +52,7 @@ class KeptTable:
 
 @dataclass(frozen=True)
 class KeptPrompts:
-    """What a prompt set is beside its prompts and what is known exactly of them: `PromptSet.described`."""
+    """A prompt set without prompts, posterior and belief: `PromptSet.described`."""
 
     name: str
     units: dict[str, str]

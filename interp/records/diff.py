@@ -1,18 +1,14 @@
-"""What moved between two runs by more than their intervals, and what differs in how they came about: `interp diff`.
+"""Which numbers moved between two runs by more than their intervals, and how the runs' settings differ: `interp diff`.
 
-A number without an interval cannot be tested, nor an underpowered one, whose interval is too narrow, nor one of another
-target: that it changed is said, and is no sign that anything moved. An interval that holds for one fitted axis is too
-narrow too, as another run fits another one: the scatter of matched axes, its null, is added in quadrature, and without
-it there is no test.
+A number without an interval, underpowered, or of another target cannot be tested. The interval of one fitted axis is
+too narrow, since another run fits another axis: the scatter of matched axes, its null, is added in quadrature.
 
-The difference of two numbers has the interval that is recovered from theirs (MOVER): with d = y − x, x in (a, b) and
-y in (l, u),
+The interval of a difference is recovered from both (MOVER): with d = y − x, x in (a, b) and y in (l, u),
 
-    lower = d − √((y − l)² + (b − x)²),   upper = d + √((u − y)² + (x − a)²),
+    lower = d − √((y − l)² + (b − x)²),   upper = d + √((u − y)² + (x − a)²)
 
-which for symmetric intervals is their half-widths in quadrature, and keeps to their sides where they are not (Zou and
-Donner 2008, Statistics in Medicine 27, 1693-1702, eq. 10). The two are taken as independent: where both runs read the
-same prompts they vary together, mostly upwards, and the interval is then too wide rather than too narrow.
+(Zou and Donner 2008, Statistics in Medicine 27, 1693-1702, eq. 10); symmetric half-widths add in quadrature. The runs
+are taken as independent: on the same prompts they vary together, and the interval is mostly too wide.
 """
 
 import math
@@ -26,27 +22,23 @@ from interp.options import BESIDE
 from interp.records.record import RunRecord, open_run
 
 Verdict = Literal["moved", "within", "differs", "same"]
-"""`moved`: the interval of the difference leaves out 0; `within`: it does not. Where a side cannot be tested: `differs`
-or, up to rounding, `same`. Two numbers that are alike to the last bit are the `same` too."""
+"""`moved`: the interval of the difference excludes 0; `within`: it includes 0. Without a test: `differs` or, up to
+rounding, `same`. Equal numbers are always the `same`."""
 
 ROUNDING = 1e-6
-"""Relative difference up to which numbers without intervals are the same: single precision sums in another order."""
+"""Relative difference up to which numbers without intervals are the same: rounding of single precision."""
 _ONE_AXIS = "axis and controls held fixed"  # in the method of an interval
 
 _NOT_COMPARED = {
     "created", "timings", "path", "figures", "baselines", "core_seconds", "tensor_kinds",
     "notes", "examples", "caution", "n_at",
 }  # fmt: skip
-"""Times, places, what came of the training of a tunnel (its card's settings say how it came about), and sentences that
-follow from the rest."""
+"""Times, paths, results of a tunnel's training, and sentences that follow from the rest."""
 
 
 @dataclass(frozen=True)
 class Shift:
-    """One number in two runs; `interval` is that of second minus first, None if it cannot be tested.
-
-    Nor can it where it does not say the same of both (`is_alike`), as of two targets.
-    """
+    """One number in two runs, with the interval of second minus first; None if not tested or not `is_alike`."""
 
     probe: str
     name: str
@@ -76,7 +68,7 @@ class Shift:
 
 @dataclass(frozen=True)
 class SettingDifference:
-    """Something that differs in how two runs came about, by its path in the record; None where one lacks it."""
+    """A setting that differs between two runs, by its path in the record; None if one lacks it."""
 
     path: str
     first: Any
@@ -165,7 +157,7 @@ def scalars_of(record: RunRecord) -> dict[tuple[str, str], Scalar]:
 
 
 def is_of_other_target(one: RunRecord, two: RunRecord, probe: str, name: str) -> bool:
-    """Whether a number says, by its meaning too, something of another target than that of the other run."""
+    """Whether target and meaning of a number differ between the runs."""
     targets = ((record.spec.get("probes") or {}).get(probe, {}).get("target") for record in (one, two))
     meanings = (record.findings[probe][name].meaning for record in (one, two))
     return len({*targets}) > 1 and len({*meanings}) > 1
@@ -187,7 +179,7 @@ def difference_interval(first: Scalar, second: Scalar) -> tuple[float, float] | 
 
 
 def _interval(s: Scalar) -> tuple[float, float]:
-    """Its interval, of one fitted axis with how far matched axes scatter; NaN where it cannot be tested."""
+    """Its interval, for one fitted axis with the scatter of matched axes; NaN if it cannot be tested."""
     low, high = (math.nan, math.nan) if s.interval is None or s.underpowered else s.interval
     if _ONE_AXIS not in s.interval_method:
         return low, high
@@ -196,10 +188,7 @@ def _interval(s: Scalar) -> tuple[float, float]:
 
 
 def flat_settings(record: RunRecord) -> dict[str, Any]:
-    """What a record says of how it came about, each by its path: `environment.packages.torch`, `prompts.hash` ...
-
-    Versions, weights, prompts, options, machine.
-    """
+    """The settings of a run by path (`environment.packages.torch`, `prompts.hash` ...), with versions and machine."""
     asked = {name: value for name, value in record.spec.items() if name not in BESIDE}
     parts = {"spec": asked, "model": record.model, "prompts": record.prompts, "environment": record.environment}
     return {path: value for name, part in parts.items() for path, value in _flat(name, part)}

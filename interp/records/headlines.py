@@ -1,4 +1,4 @@
-"""The headline numbers of a record, judged together: p corrected over all of them, and what their controls say.
+"""The headline numbers of a record together: p corrected over all of them, and their controls.
 
 Correction: Benjamini and Hochberg, "Controlling the false discovery rate", J. R. Stat. Soc. B 57 (1995).
 """
@@ -38,7 +38,7 @@ class Headline:
 
     @property
     def verdict(self) -> str:
-        """Where the number stands to its null, in a cell of a table."""
+        """The standing of the number, for a cell of a table."""
         if self.scalar.underpowered:
             return self.scalar.weakness
         if self.standing == "within" and self.objections:
@@ -58,14 +58,14 @@ class Headline:
 
     @property
     def without_controls(self) -> Standing:
-        """Where the number would stand if nothing had to agree with it."""
+        """The standing of the number without its controls."""
         return self.scalar.standing(self.p_together)
 
     @property
     def controls_in_words(self) -> tuple[str, ...]:
         """`holds without the first position: no (0.22 bits, p = 0.06)`, one for every control.
 
-        Of a number that is not significant, whether the control is: `without the first position: significant (...)`.
+        If the number is not significant: `without the first position: significant (...)`.
         """
         if self.without_controls in ("above", "below"):
             verdicts = {"yes": "yes", "no": "no", "open": "not tested"}
@@ -74,10 +74,7 @@ class Headline:
 
     @property
     def objections(self) -> tuple[str, ...]:
-        """`does not hold without the first position (0.22 bits, p = 0.06)`: essential controls that do not agree.
-
-        None of a number that is not significant anyway.
-        """
+        """`does not hold without the first position (...)`: essential controls against a significant number."""
         if self.without_controls not in ("above", "below"):
             return ()
         verdicts = {"no": "does not hold", "open": "could not be tested"}
@@ -86,7 +83,7 @@ class Headline:
 
     @property
     def agreement(self) -> str:
-        """How many of the controls stand where the number does: `2 of 3`; empty without controls or a verdict."""
+        """How many controls agree: `2 of 3`; empty without controls or a verdict."""
         n = sum(self._answer(s) == "yes" for _, s in self.controls)
         return f"{n} of {len(self.controls)}" if self.controls and self.without_controls != "unjudged" else ""
 
@@ -100,7 +97,7 @@ COLUMNS = ("number", "value", "95 % interval", "null", "p", "verdict")
 
 
 def headlines(findings: Mapping[str, Findings]) -> tuple[Headline, ...]:
-    """The headline numbers of several probes, in their order, judged together."""
+    """The headline numbers of several probes, in their order, with p corrected over all."""
     named = [(probe, name) for probe, found in findings.items() for name in found.headline]
     together = corrected([findings[probe][name].p for probe, name in named])
     return tuple(
@@ -128,7 +125,7 @@ def corrected(p: Sequence[float | None]) -> list[float | None]:
 
 
 def tried(findings: Mapping[str, Findings]) -> str:
-    """How much in a record could be significant by chance: numbers, p of them, p in the columns of its tables."""
+    """How many numbers and p-values a record has, of which some are significant by chance."""
     scalars = [s for found in findings.values() for s in found.scalars.values()]
     in_tables = sum(
         int(np.isfinite(values).sum())
@@ -142,10 +139,10 @@ def tried(findings: Mapping[str, Findings]) -> str:
 
 
 def contradictions(findings: Mapping[str, Findings]) -> tuple[str, ...]:
-    """Facts on which numbers of several probes disagree: both with their values, and which to trust.
+    """Sentences on facts about which probes disagree, with values, and which number to trust.
 
-    A number above its null says that its fact holds; within or below, that it does not. What says so although an
-    essential control could have refuted it is to be trusted; without such a control the fact is open.
+    A number above its null supports its fact; within or below, it contradicts it. A supporting number with an essential
+    control is to be trusted; without one the fact is open.
     """
     p_of = {(h.probe, h.name): h.p_together for h in headlines(findings)}
     by_fact: dict[str, list[tuple[str, str, Standing]]] = {}

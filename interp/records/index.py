@@ -1,4 +1,4 @@
-"""All records below a folder: what each measured and found; what cannot be read is told with the reason."""
+"""All records below a folder with their answers, and the reason for each that cannot be read."""
 
 import os
 from collections.abc import Iterator, Mapping
@@ -13,17 +13,16 @@ from interp.registry import load_entry
 from interp.system.foreign_files import readable
 
 DEEPEST = 4
-"""Folders in folders that are looked into."""
+"""The depth of folders that are searched."""
 
 _RECORD, _LEDGER, _PAGES = "run.json", "ledger.json", ("report.html", "ledger.html")
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One record: `path` from the folder that was listed, its page where one lies there, and its answers.
+    """One record: `path` from the listed folder, its page if there is one, and questions with their answers.
 
-    `answers` are questions with their answers in words. `compares` are the paths of the records that a comparison is
-    of, `compared_in` those of the comparisons that a record is in.
+    `compares` are the paths of the records in a comparison, `compared_in` those of the comparisons of a record.
     """
 
     path: str
@@ -37,7 +36,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Listed:
-    """What lies below a folder: records, the newest first, ledgers by path, folders left out with the reason."""
+    """The contents of a folder: records, newest first, ledgers by path, and other folders with the reason."""
 
     folder: Path
     entries: tuple[Entry, ...]
@@ -51,7 +50,7 @@ class Listed:
 
 
 def list_records(folder: str | Path) -> Listed:
-    """Every record below `folder`; what is damaged or foreign is told in words. `UsageError` where nothing is there."""
+    """List the records below `folder`; `UsageError` if there are none."""
     root = Path(folder)
     if not root.is_dir():
         found = "it is a file" if root.exists() else "there is no such folder"
@@ -61,7 +60,7 @@ def list_records(folder: str | Path) -> Listed:
     left_out: list[tuple[str, str]] = []
     ledgers: list[tuple[str, str | None]] = []
     for home, reason in found:
-        path = _from(root, home)
+        path = home.relative_to(root).as_posix()
         if reason is not None:
             left_out.append((path, reason))
         elif (home / _RECORD).is_file():
@@ -70,8 +69,7 @@ def list_records(folder: str | Path) -> Listed:
             except InterpError as error:
                 left_out.append((path, error.found))
         else:
-            page = next((_from(root, home / name) for name in _PAGES if (home / name).is_file()), None)
-            ledgers.append((path, page))
+            ledgers.append((path, _page(path, home)))
     if not found:
         raise UsageError(
             asked=f"an index of {root}", found="no folder in it has a record", fix="Give a folder with runs."
@@ -87,7 +85,7 @@ def list_records(folder: str | Path) -> Listed:
 
 
 def _homes(folder: Path, depth: int) -> Iterator[tuple[Path, str | None]]:
-    """Folders that hold a record or a ledger, and those without any, with the reason; hidden ones are passed over."""
+    """Folders with a record or ledger, and those without, with the reason; hidden ones are skipped."""
     if any((folder / name).is_file() for name in (_RECORD, _LEDGER)):
         yield folder, None
         return
@@ -104,21 +102,20 @@ def _homes(folder: Path, depth: int) -> Iterator[tuple[Path, str | None]]:
         yield from inside
 
 
-def _from(root: Path, home: Path) -> str:
-    return home.relative_to(root).as_posix()
+def _page(path: str, home: Path) -> str | None:
+    return next((f"{path}/{name}" for name in _PAGES if (home / name).is_file()), None)
 
 
 def _entry(path: str, home: Path) -> Entry:
     record = open_run(home)
     with readable(f"the record {home}", "Repeat the run.", found="its numbers cannot be printed"):
         said = tuple((answer.question, answer.said) for answer in answers(record, "the model"))
-    page = f"{path}/report.html" if (home / "report.html").is_file() else None
     n_bytes = sum(os.lstat(Path(at) / name).st_size for at, _, names in os.walk(home) for name in names)
-    return Entry(path, record, said, n_bytes, page)
+    return Entry(path, record, said, n_bytes, _page(path, home))
 
 
 def _linked(root: Path, entries: list[Entry]) -> tuple[Entry, ...]:
-    """The same with who is compared where: by the path that a comparison names, or else by the folder's name."""
+    """Link comparisons and their runs, by the path that a comparison names, or by the folder's name."""
     by_place = {(root / e.path).resolve(): e.path for e in entries}
     by_name: Mapping[str, str] = {Path(e.path).name: e.path for e in entries}
     compares: dict[str, tuple[str, ...]] = {}

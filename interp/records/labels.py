@@ -1,4 +1,4 @@
-"""What a number is called where there is room for a few words: `names.toml`, or the first clause of its meaning."""
+"""Short labels of numbers: from `names.toml`, or the first clause of their meaning."""
 
 import re
 import tomllib
@@ -13,9 +13,9 @@ _SHORTEST = 5  # words of a clause that can stand alone
 
 
 def label(probe: str, name: str, meaning: str) -> str:
-    """`attention to the first position`; `..., without the first position` of the variants that leave it out.
+    """`attention to the first position`; `..., without the first position` for variants that leave it out.
 
-    The known names are those of the usual target: a number of another one (`“column”`) has its meaning.
+    Labels of `names.toml` are for the default target; a number of another one (`“column”`) has its meaning.
     """
     bare = with_first(name)
     known = _names().get(probe, {}).get(bare)
@@ -25,7 +25,7 @@ def label(probe: str, name: str, meaning: str) -> str:
 
 
 def label_with_unit(probe: str, name: str, meaning: str, unit: str) -> str:
-    """`... (bits)`: a label that stands alone; pure numbers have no unit, and counts name what they count."""
+    """`... (bits)`: a label with its unit, except for pure numbers and counts."""
     bare = unit in ("1", "", "label", "fraction", "dimensions", "directions")
     return label(probe, name, meaning) + ("" if bare else f" ({unit})")
 

@@ -1,17 +1,15 @@
-"""The smallest effect that a run could have detected, from the nulls and intervals it has already computed.
+"""The smallest effect that a run could have detected, from the nulls and intervals it has computed.
 
-A value is called different from its null at the 5 % level, two-sided, where it leaves the null's 95 % band (b₀, b₁). A
-true value θ, estimated with standard error σ, leaves the band upwards with probability Φ((θ − b₁)/σ), so that it is
-found 80 times in 100 where
+A value is significant at the 5 % level, two-sided, if it leaves the null's 95 % band (b₀, b₁). A true value θ with
+standard error σ leaves the band upwards with probability Φ((θ − b₁)/σ), so it is found 80 times in 100 if
 
     θ − null = (b₁ − null) + z σ,   z = Φ⁻¹(0.80) = 0.8416
 
-and below the null likewise with (null − b₀). With a symmetric band the first term is 1.96 σ₀ and this is the basic
-equation of sample sizes, z_α σ₀ + z_β σ₁ (Lachin 1981, Controlled Clinical Trials 2, 93-113). A number without a p is
-called different where its whole 95 % interval leaves the band: that takes 1.96 σ more. σ is the half-width of the
-interval over 1.96: the error at the value that was measured, taken to be that at the effect too.
+and below the null likewise with (null − b₀). With a symmetric band the first term is 1.96 σ₀: the basic equation of
+sample sizes, z_α σ₀ + z_β σ₁ (Lachin 1981, Controlled Clinical Trials 2, 93-113). A number without a p is significant
+if its whole 95 % interval leaves the band, which takes 1.96 σ more. σ is the half-width of the interval over 1.96.
 
-Nothing here is "observed power": the value that was measured enters only through its error.
+This is not "observed power": the measured value enters only through its error.
 """
 
 import math
@@ -44,10 +42,7 @@ _UNITS = {
 
 
 def detectable(scalar: Scalar) -> tuple[float, float]:
-    """The smallest effects, as distances from the null, that are found with 80 % power above it and below it.
-
-    By a scalar's own null and interval; NaN where one is missing or not finite, or both are a single value.
-    """
+    """The smallest effects found with 80 % power above and below the null, as distances from it, or NaN."""
     (low, high), (b0, b1) = scalar.interval or _NONE, scalar.null.band if scalar.null else _NONE
     z = _Z_POWER + (_Z_LEVEL if scalar.p is None else 0.0)
     centre, beyond = scalar.null.value if scalar.null else math.nan, z * (high - low) / (2 * _Z_LEVEL)
@@ -92,8 +87,7 @@ def _rows(record: RunRecord) -> Iterator[dict[str, object]]:
             yield {
                 "probe": probe, "name": name, "unit": s.unit, "is_headline": name in found.headline,
                 "n": math.nan if s.n is None else float(s.n), "value": s.value, "null": null, "effect": s.value - null,
-                "smallest_above": above, "smallest_below": below,
-                "reason": why,
+                "smallest_above": above, "smallest_below": below, "reason": why,
             }  # fmt: skip
 
 
@@ -107,19 +101,19 @@ def _cautions(s: Scalar, asks: str) -> Iterator[str]:
 
 
 def _asked_side(probe: str, name: str) -> Literal["above", "below", "either"]:
-    """The side of the null that p tests, as the probe declares it, by a name that may have slots."""
+    """The side of the null that p tests, as the probe declares it; names may have slots."""
     cls = class_of(probe)
     declared = cls.quantities if cls else {}
-    alike = [of for n, of in declared.items() if re.fullmatch(re.sub(r"{\w+}", ".+", n), name)]
-    asks = declared[name].asks if name in declared else alike[0].asks if alike else "either"
+    matching = [of for n, of in declared.items() if re.fullmatch(re.sub(r"{\w+}", ".+", n), name)]
+    asks = declared[name].asks if name in declared else matching[0].asks if matching else "either"
     return "either" if asks == "nothing" else asks
 
 
 def class_of(probe: str) -> type[Question] | None:
-    """The probe or study as it is installed; None where a record outlived it."""
+    """The installed probe or study; None if there is none of this name."""
     try:
         return next((load_entry(kind, probe) for kind in ("probe", "study") if probe in entries(kind)), None)
-    except InterpError:  # the page says beside its numbers that this probe cannot be imported
+    except InterpError:  # the page says so beside the probe's numbers
         return None
 
 

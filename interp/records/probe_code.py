@@ -1,8 +1,7 @@
-"""The code that a probe is: a short hash of its own modules and of those that it computes with.
+"""A short hash of a probe's code: of its modules and of those that it imports.
 
-It follows imports from the module of the probe's class to modules of the same package (of ours: `interp.probes` and
-`interp.statistics`). Comments, docstrings, layout, texts of several words, import statements, what only draws figures
-and which sets are too small to read (`least_clusters`) do not change it.
+Imports are followed within the package (of ours: `interp.probes` and `interp.statistics`). Comments, docstrings,
+layout, texts of several words, imports, figures and `least_clusters` do not change the hash.
 """
 
 import ast
@@ -20,16 +19,16 @@ from interp.system.digest import digest_of
 
 _OURS = ("interp.probes", "interp.statistics")
 _WRITTEN_DIFFERENTLY = re.compile(r"['\"\\]")
-"""What versions of Python put differently where they write a syntax tree out."""
+"""Characters that versions of Python write differently when they unparse a syntax tree."""
 
 _FIGURES = "figures"
-"""The method, and the modules, that draw."""
+"""The name of the method and of modules that draw."""
 
 
 def code_hash(probe: Probe | type[Probe]) -> str:
     """The first 16 hexadecimal digits of a SHA-256 over the code that the probe's numbers depend on.
 
-    Of a class that lies in no file (a notebook's) it is the hash of the class alone; empty where that cannot be read.
+    For a class without a file (in a notebook) the hash of the class alone; empty if it cannot be read.
     """
     cls = probe if isinstance(probe, type) else type(probe)
     root = cls.__module__
@@ -63,7 +62,7 @@ def _is_inside(module: str, packages: tuple[str, ...]) -> bool:
 
 
 def _source_of(module: str) -> Path | None:
-    """The file of a module; None for a name that is none, or that has no source (a notebook's)."""
+    """The file of a module; None if there is no such module or source."""
     loaded = sys.modules.get(module)
     try:
         spec = importlib.util.find_spec(module) if loaded is None else loaded.__spec__

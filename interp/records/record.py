@@ -1,7 +1,6 @@
-"""The record of a run: `run.json` with its tables and arrays beside it. The product; the page is drawn from it.
+"""The record of a run: `run.json` with tables and arrays beside it; the page is drawn from it alone.
 
-A record is written whole or not at all (`interp.system.whole_files`). Numbers that JSON cannot hold (NaN, infinity) are
-written as null and come back as NaN.
+A record is written whole or not at all. NaN and infinity are written as null and read as NaN.
 """
 
 import json
@@ -41,12 +40,11 @@ if TYPE_CHECKING:
 
 
 CHANGED = "{}: all numbers describe the {} model, not the original."
-"""What was changed of a model, and what it then is."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class RunRecord(Holding[str, Findings]):
-    """One run: what was asked, of which model, on which prompts, and what was found.
+    """One run: its specification, model and prompts, and its findings.
 
     `record["manifold"]` holds the findings of this probe, `findings` those of all probes, `shown` the prompts shown
     token by token. `path` is the folder on disk, None before it is saved. Times in `timings` are in seconds.
@@ -84,12 +82,12 @@ class RunRecord(Holding[str, Findings]):
 
     @property
     def edits_in_words(self) -> str:
-        """`ablate z at layer 3, heads 1, 2; ...`: what edits the model; empty where nothing does."""
+        """`ablate z at layer 3, heads 1, 2; ...`: the edits of the model; empty without edits."""
         return "; ".join(dict.fromkeys(map(_edit_in_words, self.spec.get("edits") or ())))
 
     @property
     def cautions(self) -> list[str]:
-        """What to know before reading the numbers: how the model was changed, and whether clusters are few."""
+        """Warnings on all numbers: changes of the model, and few clusters."""
         model, window = self.model, self.spec.get("attention_window")
         edits = self.edits_in_words
         changes = [
@@ -98,16 +96,14 @@ class RunRecord(Holding[str, Findings]):
             (f"Edits ({edits})", "edited", edits),
             (f"Every query sees the last {window} keys only", "restricted", window),
         ]
-        told = [CHANGED.format(what, how) for what, how, so in changes if so]
+        found = [CHANGED.format(what, how) for what, how, is_so in changes if is_so]
         if FOREIGN in (lens := model.get("lens") or ""):
-            told.append(f"Lens {lens}: what it decodes may not be what this model computes.")
+            found.append(f"Lens {lens}: what it decodes may not be what this model computes.")
         read = [self.prompts, *self.prompts.get("others", ())]
         for prompts in read:
-            said = (prompts.get("clusters") or {}).get("caution", "")
-            if said and len(read) > 1:
-                said = f"“{prompts.get('name')}”: {said}"
-            told.append(said)
-        return [*dict.fromkeys(filter(None, told))]
+            if caution := (prompts.get("clusters") or {}).get("caution", ""):
+                found.append(f"“{prompts.get('name')}”: {caution}" if len(read) > 1 else caution)
+        return [*dict.fromkeys(found)]
 
     @property
     def folder(self) -> Path:
@@ -137,7 +133,7 @@ class RunRecord(Holding[str, Findings]):
         return load_entry("report", study if study in entries("report") else "html")(self, plain_path(path))
 
     def figures(self, theme: Literal["light", "dark"] = "light") -> dict[str, "go.Figure"]:
-        """The figures of all probes, each called `PROBE.FIGURE`, in the page's theme."""
+        """The figures of all probes by `PROBE.FIGURE`, in the page's theme."""
         return {
             f"{probe}.{name}": figure
             for probe, found in self.findings.items()
@@ -151,7 +147,6 @@ class RunRecord(Holding[str, Findings]):
         return f"{first}<details><summary>All headline numbers</summary>{super()._repr_html_()}</details>"
 
     def _table(self) -> tuple[str, Sequence[str], Sequence[Sequence[str]], str]:
-        """What was read, head and rows of every probe's headline numbers, and where the rest is."""
         name = self.model.get("name") or self.spec.get("study") or "unnamed"
         n, unit = self.prompts.get("n"), self.prompts.get("unit", "prompt")
         read = f", {n:,} {unit}s of {self.prompts.get('name', '')}" if n else ""
@@ -178,8 +173,8 @@ class RunRecord(Holding[str, Findings]):
         found: dict[str, float] = {}
         for probe, findings in self.findings.items():
             for name, s in findings.scalars.items():
-                told = s.columns("") | {"_p": math.nan if s.p is None else s.p}
-                kept = {end: float(told[end]) for end in ("", "_low", "_high", "_null", "_p")}
+                numbers = s.columns("") | {"_p": math.nan if s.p is None else s.p}
+                kept = {end: float(numbers[end]) for end in ("", "_low", "_high", "_null", "_p")}
                 found |= {f"{probe}.{name}{end.replace('_', '.')}": x for end, x in kept.items() if math.isfinite(x)}
         return found
 
@@ -193,7 +188,7 @@ class RunRecord(Holding[str, Findings]):
         with telling(f"writing the record to {folder}", fix), writing(folder) as draft:
             (draft / "tables").mkdir(parents=True)
             findings = {name: self._write_findings(name, f, draft) for name, f in self.findings.items()}
-            content = RunFile(**{name: getattr(self, name) for name in _ALIKE}, findings=findings)
+            content = RunFile(**{name: getattr(self, name) for name in _SHARED}, findings=findings)
             (draft / "run.json").write_text(as_text(content), encoding="utf-8")
             if self.shown:
                 write_strips(self.shown, draft)
@@ -211,8 +206,8 @@ class RunRecord(Holding[str, Findings]):
             raise RecordError(
                 asked=f"writing what {probe} found",
                 found=f"impossible numbers: {'; '.join(faults)}",
-                fix=f"This is a fault of the probe {probe}: report it. What was read of the model is kept; once the "
-                "probe is mended, the same command goes on from there.",
+                fix=f"This is a fault of the probe {probe}: report it. What was read of the model is kept: once the "
+                "probe is fixed, the same command continues from there.",
             )
         tables = {}
         files = file_names(findings.tables)
@@ -233,14 +228,14 @@ class RunRecord(Holding[str, Findings]):
         )
 
 
-_ALIKE = tuple(name for name in RunFile.model_fields if name not in ("format", "findings"))
-"""What `run.json` has as the record has it."""
+_SHARED = tuple(name for name in RunFile.model_fields if name not in ("format", "findings"))
+"""The fields that `run.json` and a record share."""
 
 
 def written(record: RunRecord, out: Path, name: str) -> RunRecord:
-    """The record, written as `<out>/<name>-<time>`, with a counter where that is taken, whoever else writes there.
+    """The record, written as `<out>/<name>-<time>`, with a counter if that is taken.
 
-    Where that fails, what was measured is kept in the folder for temporary files, and the `RecordError` says where.
+    If that fails, it is kept in the folder for temporary files, and the `RecordError` says where.
     """
     plain = "".join(c if c.isalnum() or c in "-_.@" else "-" for c in last_part(name))
     stem = f"{shortened(plain)}-{datetime.now(UTC):%Y%m%d-%H%M%S}"
@@ -285,7 +280,7 @@ def open_run(path: str | Path) -> RunRecord:
         folder / "run.json", RunFile, FORMAT, asked=f"the record {folder}",
         written_by="Give the folder that a run printed; it holds run.json.", again="repeat the run",
     )  # fmt: skip
-    kept = {name: getattr(content, name) for name in _ALIKE}
+    kept = {name: getattr(content, name) for name in _SHARED}
     kept["timings"] = {name: math.nan if x is None else x for name, x in content.timings.items()}
     return RunRecord(
         **kept | {"selfcheck": tuple(content.selfcheck)},
@@ -297,7 +292,7 @@ def open_run(path: str | Path) -> RunRecord:
 
 
 def _edit_in_words(kept: Mapping[str, Any]) -> str:
-    """An edit as it names itself; of one that this version does not know its kind."""
+    """The text of an edit; for an unknown edit its kind."""
     try:
         cls = KINDS[kept["kind"]]
         known = {f.name: kept[f.name] for f in fields(cls) if f.name in kept}
@@ -307,7 +302,7 @@ def _edit_in_words(kept: Mapping[str, Any]) -> str:
 
 
 def _folder_of(folder: Path) -> Path:
-    """That of a record, of its files, or the only record in it; `RecordError` where there are several."""
+    """The folder of a record, of its file, or of the only record in it; `RecordError` if there are several."""
     folder = folder.parent if folder.name in ("run.json", "report.html") else folder
     found = sorted(file.parent for file in folder.glob("[!.]*/run.json"))
     if (folder / "run.json").is_file() or not found:
@@ -342,10 +337,7 @@ def _read_findings(probe: str, content: FindingsFile, folder: Path) -> Findings:
 def finished_record(
     spec_hash: str, out: Path, is_same: Callable[[RunRecord], bool] = lambda record: True
 ) -> RunRecord | None:
-    """Whether this was done already: the newest record in `out` of this specification that is done and can be read.
-
-    `is_same` asks more of it, where a specification does not say everything.
-    """
+    """The newest finished, readable record of this specification in `out`, if `is_same` accepts it; else None."""
     for file in sorted(out.glob("[!.]*/run.json"), reverse=True):
         try:
             content = read_json(file)
@@ -354,7 +346,7 @@ def finished_record(
                 continue
             record = open_run(file)
         except (OSError, ValueError, RecursionError, RecordError):
-            continue  # damaged or of another program: not a finished run, whatever it was
+            continue  # damaged, or of another program
         if is_same(record):
             return record
     return None
@@ -364,10 +356,10 @@ def finished_record(
 def waiting_for_lock(
     out: Path, spec_hash: str, what: str, is_same: Callable[[RunRecord], bool] = lambda record: True
 ) -> Iterator[RunRecord | None]:
-    """Whoever else asks for this specification in `out` waits until the block is left; a warning says for `what`.
+    """Hold the lock of this specification in `out`; a warning says that `what` waits for another process.
 
-    Gives the record that another process left while this one waited, if it is finished and `is_same` says so. Records
-    from before are not given: who repeats a run wants it repeated. One that died leaves none, and its unfinished work.
+    Yields the record that the other process finished meanwhile, if `is_same` accepts it. Earlier records are not
+    yielded: a repeated run is measured again.
     """
     before = {file.parent for file in out.glob("[!.]*/run.json")}
     with one_at_a_time(out / f".interp-{spec_hash}.lock", f"{what} into {out}") as waited:

@@ -1,4 +1,4 @@
-"""What `run.json` may hold; anything else is refused when it is opened."""
+"""The schema of `run.json`; anything else is rejected when a record is opened."""
 
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -9,13 +9,13 @@ from interp.findings import Control
 from interp.records.versioned_json import KeptEnvironment, KeptScalar, Known, Strict, knowing
 
 FORMAT = 1
-"""Version of `run.json`; a change of its meaning bumps it and keeps a file of the old one under tests/records."""
+"""Version of `run.json`; when it changes, a file of the old version is kept in tests/records."""
 
 _LONGEST_NAME = 100
 
 
 class TableFile(Strict):
-    """Where a table lies and the units of its columns."""
+    """The file of a table and the units of its columns."""
 
     path: str
     units: dict[str, str]

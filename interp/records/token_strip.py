@@ -1,7 +1,7 @@
-"""One prompt token by token, as a page or a notebook shows it: what is known at every position, and where it attends.
+"""One prompt token by token, for a page or a notebook: entropies and attention at every position.
 
-A record keeps its strips in `tokens.json` beside `run.json`, packed: entropies and sink masses in 65,535 steps,
-attention weights in 255, as base64. Packing what was unpacked changes nothing.
+A record keeps its strips in `tokens.json`: entropies and sink masses in 65,535 steps, attention weights in 255, as
+base64. Packing an unpacked strip changes nothing.
 """
 
 import base64
@@ -120,7 +120,7 @@ def write_strips(strips: Sequence[TokenStrip], folder: Path) -> None:
 
 
 def read_strips(folder: Path) -> tuple[TokenStrip, ...]:
-    """The strips that a record keeps, none where it has no such file; a damaged one is a `RecordError`."""
+    """The strips of a record, empty without the file; a damaged file raises `RecordError`."""
     if not (folder / FILE).exists():
         return ()
     content = read_versioned(

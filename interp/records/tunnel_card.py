@@ -1,4 +1,4 @@
-"""The card of a trained network: the task, the recipe, what it cost, and how close it came to the exact posterior."""
+"""The card of a trained network: task, recipe, cost, and distance from the exact posterior."""
 
 import dataclasses
 import json
@@ -14,7 +14,7 @@ from interp.system.digest import digest_of
 
 CARD_FORMAT = 4
 _AS_WRITTEN: Mapping[str, Any] = {"extra": "forbid", "allow_inf_nan": False, "strict": True}
-"""How a card is read: nothing that this version would not write."""
+"""Pydantic settings: only what this version would write is accepted."""
 CARD_NAME = "tunnel.json"
 _WEIGHTS, _CONFIG = "model.safetensors", "config.json"
 _VARIANT = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
@@ -81,7 +81,7 @@ class TunnelCard:
 
 
 def tunnel_name(task: str, arch: str, variant: str = "") -> str:
-    """What a trained network of a task is called; a variant of other characters than these is refused."""
+    """The name of a trained network; `UsageError` for a variant with other characters."""
     if variant and not _VARIANT.fullmatch(variant):
         raise UsageError(
             asked=f"the variant {variant!r} of a tunnel",
@@ -99,7 +99,7 @@ def write_card(card: TunnelCard, folder: Path) -> Path:
 
 
 def read_card(folder: Path) -> TunnelCard:
-    """The card of a checkpoint folder; `ModelError` where it is missing, from a newer version, or broken."""
+    """The card of a checkpoint folder; `ModelError` if it is missing, newer, or damaged."""
     from interp.records.versioned_json import read_versioned
 
     return read_versioned(
@@ -110,13 +110,13 @@ def read_card(folder: Path) -> TunnelCard:
 
 
 def _upgraded(content: dict[str, Any]) -> dict[str, Any]:
-    """Format 1 is of before variants, fine-tuning and baselines; 2 hashed weights otherwise; 3 knew no files."""
+    """Format 1 had no variants, fine-tuning and baselines, 2 hashed weights differently, 3 had no files."""
     added = {"variant": "", "init": None, "baselines": {}} if content.get("format") == 1 else {}
     return {**content, **added, "format": CARD_FORMAT} if content.get("format") in range(1, CARD_FORMAT) else content
 
 
 def digests_of(folder: Path) -> dict[str, str]:
-    """What a card says of the files of its folder: the SHA-256 of weights, and a digest of configurations."""
+    """The digests of weights and configurations in a folder, for its card."""
     found = {}
     for home in (folder, *sorted((folder / "steps").glob("*"))):
         for path in (home / _WEIGHTS, home / _CONFIG):
@@ -126,15 +126,15 @@ def digests_of(folder: Path) -> dict[str, str]:
 
 
 def refuse_changed(folder: Path) -> bool:
-    """Raise `ModelError` where weights or configuration are not those of the card; False where no card tells of them.
+    """Raise `ModelError` if weights or configuration are not those of the card; False without a card or its digests.
 
-    The folder is that of a tunnel, of a step it took on the way, or of any other model, which has no card.
+    The folder may be of a tunnel, of a step of its training, or of another model, which has no card.
     """
     home = folder if (folder / CARD_NAME).is_file() else folder.resolve().parent.parent
     files = read_card(home).files if (home / CARD_NAME).is_file() else {}
     inside = "" if home == folder else f"steps/{folder.resolve().name}/"
-    told = [name for name in (_WEIGHTS, _CONFIG) if inside + name in files]
-    for name in told:
+    named = [name for name in (_WEIGHTS, _CONFIG) if inside + name in files]
+    for name in named:
         is_there = (folder / name).is_file()
         if not is_there or _digest(folder / name) != files[inside + name]:
             raise ModelError(
@@ -142,10 +142,10 @@ def refuse_changed(folder: Path) -> bool:
                 found=f"{name} is not the one that {CARD_NAME} was written for" if is_there else f"there is no {name}",
                 fix="Restore the folder, or train the tunnel again: `interp tunnel train`.",
             )
-    return bool(told)
+    return bool(named)
 
 
 def _digest(path: Path) -> str:
-    """Of a configuration that of its text, however its lines end."""
+    """Of a configuration the digest of its text, whatever its line endings."""
     is_text = path.name == _CONFIG
     return digest_of(path.read_text(encoding="utf-8", errors="replace")) if is_text else digest_of_file(path)

@@ -1,14 +1,12 @@
-"""What a run keeps while it goes on, so that the same run goes on from there after it was stopped, however it was.
+"""Partial results of a run, from which the same run continues after it was stopped.
 
-`<out>/.partial/<hash of the specification>/` has one file for every pass over prompts: what its collector has reduced,
-and of how many batches; and one for the conditions of every causal probe: what was read of each
-that is done. A file is replaced whole or not at all. It counts only for the specification, weights, prompts, tokens,
-device and versions of the libraries that it was written for, its identity: a run that goes on ends with the bytes of
-one that was never stopped.
+`<out>/.partial/<hash of the specification>/` has a file for every pass over prompts (the reduced activations, and the
+number of batches) and for the conditions of every causal probe. Each file is replaced whole or not at all. It is used
+only with the same identity: specification, weights, prompts, tokens, device and library versions. A resumed run gives
+the same bytes as one that was never stopped.
 
-The first `SECONDS` of a run are not kept. After a write, a part that is not whole is written again when the write took
-at most the share `SHARE` of the time since. Where several processes share a run nothing is kept: they would have to
-resume from the same batches.
+Nothing is kept in the first `SECONDS` of a run. An incomplete part is written again when the last write took at most
+the share `SHARE` of the time since. Runs of several processes keep nothing: they would have to resume together.
 """
 
 import hashlib
@@ -44,7 +42,7 @@ Arrays = Iterable[tuple[Name, np.ndarray]]
 
 @dataclass(frozen=True)
 class Kept:
-    """What lay in a file: how many of the things it counts were done, and their arrays by name."""
+    """The contents of a file: how many items were done, and their arrays by name."""
 
     n_done: int
     arrays: Mapping[Name, np.ndarray]
@@ -52,7 +50,7 @@ class Kept:
 
 @dataclass
 class Unfinished:
-    """The folder of a run that goes on; None keeps nothing."""
+    """The folder of a run's partial results; None keeps nothing."""
 
     folder: Path | None = None
     spec_hash: str = ""
@@ -60,7 +58,7 @@ class Unfinished:
     _next: float = -np.inf
 
     def stage(self, name: str, model: Model, prompts: PromptSet, ids: Sequence[np.ndarray], **more: Any) -> "Stage":
-        """The file of one part of the run, which is of this model and these prompts."""
+        """The file of one part of the run on this model and these prompts."""
         info = model.info
         if self.folder is None:
             return NOT_KEPT
@@ -77,11 +75,11 @@ class Unfinished:
         })  # fmt: skip
 
     def part(self, name: str, identity: Mapping[str, Any]) -> "Stage":
-        """The file of one part that is what `identity` says."""
+        """The file of one part with this identity."""
         return Stage(self, name, json.loads(json.dumps(identity)))
 
     def may_write(self, is_whole: bool) -> bool:
-        """Whether it is time: not at once; before a part is whole not often, and after a long write not soon."""
+        """Whether it is time for a write; see the module."""
         now = time.monotonic()
         return now >= self.began + SECONDS and (is_whole or now >= self._next)
 
@@ -89,7 +87,7 @@ class Unfinished:
         self._next = time.monotonic() + max(SECONDS, seconds / SHARE)
 
     def remove(self) -> None:
-        """The run is done: nothing of it is unfinished."""
+        """Delete the partial results of a finished run."""
         remember("")
         if self.folder is None:
             return
@@ -99,7 +97,7 @@ class Unfinished:
 
 @dataclass(frozen=True)
 class Stage:
-    """One part of a run, which counts what it has done; it is kept when it may, and in any case when it is stopped."""
+    """One part of a run, written from time to time and when the run is stopped."""
 
     run: Unfinished
     name: str
@@ -110,7 +108,7 @@ class Stage:
         return Path(self.run.folder or "") / f"{hashlib.sha256(self.name.encode()).hexdigest()[:8]}.zip"
 
     def load(self) -> Kept | None:
-        """What is there from before; None, with a warning, where that is damaged or of another identity."""
+        """Earlier results; None, with a warning, if they are damaged or of another identity."""
         if self.run.folder is None:
             return None
         try:
@@ -125,7 +123,7 @@ class Stage:
                     remember(self._in_words(said["n_done"], said["n"], said["unit"]))
                     return Kept(said["n_done"], arrays)
         except RecordError as error:
-            if isinstance(error.__cause__, FileNotFoundError):  # never there, or another process has just ended the run
+            if isinstance(error.__cause__, FileNotFoundError):  # none, or just removed by another process
                 return None
             other = error.found
         warnings.warn(f"unfinished work in {self.path} is left aside: {other}", RuntimeWarning, stacklevel=2)
@@ -135,14 +133,14 @@ class Stage:
     def keeping(
         self, n: int, unit: str, n_done: Callable[[], int], arrays: Callable[[], Arrays]
     ) -> Iterator[Callable[[], None]]:
-        """Gives what is called whenever something more is done. A block that is stopped keeps all that is done."""
+        """Yield a function to call after each item, which writes if it is time. A stopped block writes once more."""
 
-        def keep_if_it_may() -> None:
+        def keep() -> None:
             if self.run.folder is not None and self.run.may_write(n_done() == n):
                 self._write(n_done(), n, unit, arrays())
 
         try:
-            yield keep_if_it_may
+            yield keep
         except Stopped:
             if n_done() and self.run.folder is not None:
                 self._write(n_done(), n, unit, arrays())
@@ -155,7 +153,7 @@ class Stage:
         try:
             with writing(self.path) as draft:
                 _write_zip(draft, said, arrays)
-        except OSError as error:  # a disk that takes no more ends the keeping, not the run
+        except OSError as error:  # the run continues without partial results
             words = f"unfinished work cannot be kept in {self.run.folder} ({error.strerror or error})"
             warnings.warn(f"{words}; the run continues without", RuntimeWarning, stacklevel=2)
             self.run.folder = None
@@ -172,7 +170,7 @@ NOT_KEPT = Stage(Unfinished(), "", {})
 
 
 def refuse_unwritable(out: Path, *, is_file: bool = False) -> None:
-    """Raise `UsageError` where a folder, or a file, could not be written: told before the work, and nothing is left."""
+    """Raise `UsageError` if a folder, or a file, could not be written; leaves nothing behind."""
     import tempfile
 
     if is_file and is_folder(out):
@@ -197,7 +195,7 @@ def _versions() -> dict[str, Any]:
 
 
 def _write_zip(path: Path, said: Mapping[str, Any], arrays: Arrays) -> None:
-    """One array in memory at a time; the checksums of the format tell damage."""
+    """One array in memory at a time; the format has checksums."""
     names = []
     with zipfile.ZipFile(path, "w") as file:
         for i, (name, array) in enumerate(arrays):

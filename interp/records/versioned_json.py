@@ -1,4 +1,4 @@
-"""A versioned JSON file of ours: what it may hold, and how it is read back with what is wrong told in words."""
+"""Versioned JSON files: their schemas, and errors that say what is wrong."""
 
 import json
 import math
@@ -19,12 +19,12 @@ Content = TypeVar("Content")
 REMOVED_OPTIONS: Mapping[str, Any] = {"splits": None}
 REMOVED_REDUCTIONS = ("Mean", "Moments")
 REMOVED_COLUMNS: Mapping[str, str] = {"what": "values"}
-"""What earlier versions wrote and this one does not have: options of a run at their defaults, which are hashed as then,
-reductions of captures, and columns of tables with the one value that is still measured."""
+"""What only earlier versions have: options of a run with their defaults, which still enter the hash, reductions of
+captures, and columns of tables with the one value that is still measured."""
 
 
 def _nan_for_null(raw: Any) -> Any:
-    """A scalar as a file has it, with the NaN that JSON cannot hold in the place of null."""
+    """A scalar of a file, with null replaced by NaN."""
     if not isinstance(raw, Mapping):
         return raw
     pairs = {name: [math.nan if end is None else end for end in raw[name]] for name in ("interval", "band")
@@ -34,23 +34,22 @@ def _nan_for_null(raw: Any) -> Any:
 
 
 KeptScalar = Annotated[Scalar, BeforeValidator(_nan_for_null)]
-"""A scalar as a field of a file."""
 
 
 class Strict(BaseModel):
-    """A part of a file: unknown names are refused, and nothing changes."""
+    """A frozen part of a file without unknown names."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class Known(BaseModel):
-    """What pages read of a part of a file; its other entries are whoever's wrote it."""
+    """The entries of a part of a file that pages read; there may be others."""
 
     model_config = ConfigDict(extra="allow")
 
 
 def knowing(kind: type[Known]) -> Callable[[dict[str, Any]], dict[str, Any]]:
-    """Leaves a part as it is, if what pages read of it is of the kind that they read."""
+    """A validator that returns a part unchanged if it fits `kind`."""
 
     def check(part: dict[str, Any]) -> dict[str, Any]:
         try:
@@ -69,17 +68,15 @@ class _Environment(Known):
 
 
 KeptEnvironment = Annotated[dict[str, Any], AfterValidator(knowing(_Environment))]
-"""Where and with what numbers were made, as a field of a file."""
 
 
 def scalar_in(raw: Mapping[str, Any]) -> Scalar:
-    """A scalar as a file has it."""
+    """A scalar from its content in a file."""
     return _reader(KeptScalar).validate_python(raw)
 
 
 @cache
 def _reader(kind: Any) -> TypeAdapter:
-    """Made once: it takes longer than reading a small file."""
     return TypeAdapter(kind)
 
 
@@ -97,7 +94,7 @@ def plain_json(value: Any) -> Any:
 
 
 def as_text(content: BaseModel) -> str:
-    """The content as the file has it."""
+    """The text of the file."""
     return json.dumps(plain_json(content.model_dump()), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 
@@ -112,10 +109,10 @@ def read_versioned(
     error: type[InterpError] = RecordError,
     upgraded: Callable[[dict[str, Any]], dict[str, Any]] = lambda content: content,
 ) -> Content:
-    """The content of a file. Raises `error` for a missing, damaged, edited or newer one, naming what is wrong.
+    """The content of a file; raises `error` for a missing, damaged, edited or newer one.
 
-    `asked` names the file in words, `written_by` what to give instead of a missing one, `again` how to repeat it;
-    `upgraded` makes an older content one of today.
+    `asked` describes the file, `written_by` says what to give instead of a missing one, `again` how to repeat it;
+    `upgraded` converts older content.
     """
     damaged, changed = "The file is damaged or was edited", "The file was edited or written by another program"
     with readable(asked, f"{damaged}; {again}.", found=f"{path.name} cannot be read", error=error):

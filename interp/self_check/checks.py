@@ -1,7 +1,7 @@
-"""The checks: that what is captured is what it is called, that an edit acts, and that nothing else changes.
+"""The checks: captured activations are what their names say, an edit acts, and nothing else changes.
 
-Weights are compared through their products with what passed by. Every head of every layer is compared; of its features
-(of the stream's, for the output projection) every eighth, other ones in each layer: a wrong layout moves them all.
+Weights are compared through their products with activations. Every head of every layer is compared; of its features (of
+the residual stream's, for the output projection) every eighth, different ones in each layer: a wrong layout moves all.
 """
 
 from collections.abc import Iterable
@@ -23,10 +23,7 @@ from interp.system.rounding import error_of_logits, relative_error
 
 
 def finite(seen: Observations) -> CheckResult:
-    """No weight is NaN or infinite, also where these few tokens do not reach it, and no logit.
-
-    But for tokens that the model is never to predict: a vocabulary may be padded by a bias of -inf at the head.
-    """
+    """No weight and no logit is NaN or infinite, except for tokens that a bias of -inf at the head excludes."""
     head: Any = seen.model.module.get_output_embeddings()
     bias = getattr(head, "bias", None)
     with brought_in(head):
@@ -44,14 +41,13 @@ def finite(seen: Observations) -> CheckResult:
 
 
 def _is_finite(tensor: torch.Tensor) -> bool:
-    """Read once and without a copy; the numbers of quantised weights are what their package says."""
+    """Read once, without a copy; quantised weights pass."""
     if not tensor.is_floating_point() or tensor.element_size() < 2 or not tensor.numel():
         return True
     return bool(torch.isfinite(torch.stack(torch.aminmax(tensor))).all())
 
 
 def residual(seen: Observations) -> CheckResult:
-    """Each block adds exactly its attention and its feed-forward output, as far as it has them, to its input."""
     worst = 0.0
     for layer in range(seen.model.info.n_layers):
         sites = [site for site in ("resid", "attn_out", "mixer_out", "mlp_out") if (site, layer) in seen.captured.sites]
@@ -71,8 +67,7 @@ def batched(seen: Observations) -> CheckResult:
 
 
 def restored(seen: Observations) -> CheckResult:
-    """After listening and editing the model gives its first logits again, bit for bit."""
-    _ = seen.captured  # it was listened to and edited
+    _ = seen.captured  # runs the hooks and edits
     return float(not torch.equal(seen.alone(), seen.plain)), 0.0, "differs from the first pass:"
 
 
@@ -112,14 +107,14 @@ def reading_is_harmless(seen: Observations) -> CheckResult:
 
 
 STEP = 8
-"""One of so many features is compared."""
+"""Every eighth feature is compared."""
 
 LENGTHS = np.array([length for power in range(1, 21) for length in (2**power, 2**power + 1)])
-"""Tokens of passes whose rotations are compared: limits of ropes are powers of two, as far as we know."""
+"""Lengths of passes whose rotations are compared: known limits of ropes are powers of two."""
 
 
 def _some(layer: int, size: int) -> slice:
-    """The features of this layer that are compared, out of so many; at least one."""
+    """The features of this layer that are compared; at least one."""
     step = min(STEP, size)
     return slice(layer % step, None, step)
 
@@ -182,7 +177,7 @@ def projections(seen: Observations) -> CheckResult:
 def _projection_error(
     seen: Observations, layer: int, attention: torch.nn.Module, which: Projection, x: torch.Tensor, theirs: torch.Tensor
 ) -> float:
-    """Some features of every head; all where a norm mixes them before they are captured."""
+    """The error over some features of every head; over all if a norm mixes them before the capture."""
     family = seen.model.family
     shape = family.head_shape(seen.model.config)
     norm = family.qk_norm
@@ -219,7 +214,7 @@ def _rotary_error(before: torch.Tensor, after: torch.Tensor, model: Model, facto
 
 
 def _attention_factors(model: Model) -> set[float]:
-    """What rotary embeddings multiply by besides rotating (yarn, longrope; Phi-3.5-MoE names its own); 1 without."""
+    """The possible factors of rotary embeddings (yarn, longrope, Phi-3.5-MoE), and 1."""
     named = (vars(part).items() for part in model.module.modules())
     scaling = {float(value) for items in named for name, value in items if name.endswith("attention_scaling")}
     rope = getattr(model.config, "rope_parameters", None) or {}
@@ -227,7 +222,7 @@ def _attention_factors(model: Model) -> set[float]:
 
 
 def rotates_alike(seen: Observations) -> CheckResult:
-    """In passes of any two lengths whose prompts may share one, rotary modules rotate the same position alike."""
+    """A position is rotated the same way in passes of all lengths that may be batched together."""
     lengths = LENGTHS[(seen.model.info.max_positions or LENGTHS[-1]) >= LENGTHS]
     scales, worst = rope_scales(seen.model.config, lengths), 0.0
     with resetting_ropes(seen.model):
@@ -239,20 +234,20 @@ def rotates_alike(seen: Observations) -> CheckResult:
 
 
 def edit_acts(seen: Observations) -> CheckResult:
-    """Removing the values of a layer (first, middle, last) moves the logits; not where it adds nothing."""
+    """Removing the values of a layer (first, middle, last) changes the logits, unless its attention adds nothing."""
     wrong = 0
     for edit in seen.edits:
         move = error_of_logits(seen.captured.edited[edit], seen.captured.logits[0])
         if not _is_switched_off(seen, edit[0]):
             wrong += move <= 1e-6
         elif move > 0:
-            # Rows of one batch may be rounded unlike each other; passes of one shape are not.
+            # rows of one batch may be rounded differently; passes of one shape are not
             wrong += not torch.equal(*seen.edited_alone(edit))
     return float(wrong), 0.0, "layers whose edit moves nothing (or something, with attention switched off):"
 
 
 def _is_switched_off(seen: Observations, layer: int) -> bool:
-    """Whether values or output projection are exactly zero here, so that attention adds nothing to any token."""
+    """Whether values or output projection are exactly zero, so that attention adds nothing."""
     if not any(call.v[:1].any() for call in seen.captured.calls if call.layer == layer):
         return True
     family = seen.model.family
@@ -263,7 +258,7 @@ def _is_switched_off(seen: Observations, layer: int) -> bool:
 
 
 def dose_zero(seen: Observations) -> CheckResult:
-    # As above: a difference inside the batch is looked at again in passes of one shape.
+    # as above: a difference inside the batch is tested again in passes of one shape
     same = torch.equal(seen.captured.edited[seen.nothing], seen.captured.logits[0])
     same = same or torch.equal(*seen.edited_alone(seen.nothing))
     return float(not same), 0.0, "differs from the unedited pass:"

@@ -1,9 +1,8 @@
-"""The self-check: on the user's own model, prove that what is captured is what it is called.
+"""The self-check: test on the user's own model that captured activations are what their names say.
 
-A table of checks, run on every load on two short sequences of unlike length. Each gives the largest error seen
-and the bound it had to keep; errors are relative to the largest entry of what is compared. A model that fails one is
-refused, by the name of the check. Checks of what a model does not have are left out, never passed: one without
-attention is checked as a stack of blocks instead.
+The checks run on every load, on two short sequences of different lengths. Each returns the largest error, relative to
+the largest entry compared, and its bound. A model that fails one is rejected with the name of the check. Checks that do
+not apply are left out; a model without attention is checked as a stack of blocks.
 """
 
 from collections.abc import Callable, Iterator
@@ -22,13 +21,13 @@ from interp.self_check.two_sequences import CheckResult, Observations
 
 
 def check_model(model: Model) -> tuple[Check, ...]:
-    """Run the self-check on a model that is loaded.
+    """Run the self-check on a loaded model.
 
     Args:
         model: The model.
 
     Returns:
-        All checks, each with its value and the bound that it stays below.
+        All checks, each with its value and bound.
 
     Raises:
         ModelError: A check fails (the message names it), or the model cannot process a few tokens.
@@ -54,14 +53,14 @@ def check_model(model: Model) -> tuple[Check, ...]:
 
 
 def run_checks(model: Model) -> Iterator[Check]:
-    """The checks one after the other, passed or not; after one that the others rest on, where it fails, no more."""
+    """Run the checks one after another, passed or not; stop if one fails on which the others rest."""
     with torch.inference_mode(), claimed(model):
         seen = Observations(model)
         precisions = {weight.dtype: name for name, weight in model.module.named_parameters()}
         mixed = ", ".join(f"{name} in {dtype}" for dtype, name in precisions.items()) if len(precisions) > 1 else ""
         fix = "Cast it to one precision: `model.to(torch.float32)`." if mixed else _FIX_RUN
         with _refusing(model, f"it cannot read a few tokens{mixed and f' ({mixed})'}", fix):
-            _ = seen.plain  # before anything of ours has touched it
+            _ = seen.plain  # before any hook
             _ = model.module.get_input_embeddings().weight
         for name, meaning, run, _ in _applying(model):
             with _refusing(model, f"the self-check {name!r} cannot be carried out", _FIX):
@@ -74,7 +73,7 @@ def run_checks(model: Model) -> Iterator[Check]:
 
 @contextmanager
 def _refusing(model: Model, failure: str, fix: str) -> Iterator[None]:
-    """`ModelError` where the block cannot be carried out on what the owner made of the model."""
+    """Raise `ModelError` if this block fails on the model."""
     try:
         yield
     except _FAILURES as error:
@@ -82,7 +81,7 @@ def _refusing(model: Model, failure: str, fix: str) -> Iterator[None]:
 
 
 def _refusal(model: Model, failure: str, fix: str) -> ModelError:
-    """The refusal of a model; where its owner put a hook, a `forward` or another class on it, that is the reason."""
+    """The error for a model; if it has a foreign hook, `forward` or class, that is the reason."""
     changed = _changed_part(model)
     if changed:
         failure = f"{changed}; {failure}"
@@ -93,7 +92,7 @@ def _refusal(model: Model, failure: str, fix: str) -> ModelError:
 
 
 def _changed_part(model: Model) -> str:
-    """A part that no library made, or with a hook or `forward` of its own, in words; empty where there is none."""
+    """A part that no library made, or with a foreign hook or `forward`, in words; empty if there is none."""
     known = (*_LIBRARIES, type(model.module).__module__.partition(".")[0])
     for name, part in model.module.named_modules():
         where = f"its part {name}" if name else "the model as a whole"
@@ -112,11 +111,11 @@ def _changed_part(model: Model) -> str:
 
 
 _LIBRARIES = ("transformers.", "accelerate.", "torch.", "interp.")
-"""Whose hooks take part in a model as it is."""
+"""Packages whose hooks belong to a model."""
 
 
 def left_out(model: Model) -> tuple[str, ...]:
-    """The names of the checks that do not apply to this model, since it lacks what they are about."""
+    """The names of the checks that do not apply to this model."""
     applying = _applying(model)
     return tuple(entry[0] for entry in _CHECKS if entry not in applying and entry[3] != "stack")
 
@@ -131,14 +130,14 @@ def _applying(model: Model) -> tuple["_Entry", ...]:
 
 
 _FAILURES = (ArithmeticError, AttributeError, ImportError, LookupError, RuntimeError, TypeError, ValueError)
-"""What Python and PyTorch raise where parts of a model do not fit together, or a kernel is not there."""
+"""Errors of Python and PyTorch if parts of a model do not fit together, or a kernel is missing."""
 
 _FIX = (
     "Nothing captured from it could be trusted, so it is refused. If you changed the model, its configuration has to "
     "say so too; else please report the model and the check. To look at it all the same: "
     "`interp.load(..., check=False)`."
 )
-"""What to do about a check that failed, unless another remedy is known."""
+"""What to do about a failed check, by default."""
 
 _FIX_RUN = (
     "Check its configuration, and whether another version of transformers runs it (this is "
@@ -146,11 +145,11 @@ _FIX_RUN = (
 )
 
 _GROUND = frozenset({"captured", "blocks"})
-"""Checks that the others rest on: where a layer is not captured once, there is nothing to compare."""
+"""Checks on which the others rest: each layer is captured once."""
 
 _About = Literal["model", "attention", "weights", "ropes", "stack", "sums"]
-"""What a check is about: any model; attention; the plain weights of attention, which a quantised model does not have;
-rotary embedding; blocks without attention; parts added to the residual stream."""
+"""What a check needs: any model; attention; its weights, not quantised; rotary embedding; a model without attention;
+blocks that add to the residual stream."""
 
 _Entry = tuple[str, str, Callable[[Observations], CheckResult], _About]
 

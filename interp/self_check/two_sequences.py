@@ -1,8 +1,7 @@
-"""Two short sequences, and what a model did with them: the passes that all checks share.
+"""Two short sequences and the passes over them, which all checks share.
 
-A pass over a few dozen tokens costs what reading the weights once costs, whatever its number of rows. So the hooks'
-pass takes edited copies of the first sequence along as further rows, and four passes serve every check: the plain
-model, the hooks with their edits, eager attention, and the plain model again.
+A pass over a few tokens costs what reading the weights costs, whatever its number of rows. So the pass with hooks has
+edited copies of the first sequence as further rows. The other passes: the plain model (twice) and eager attention.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -21,18 +20,17 @@ from interp.model import Model
 from interp.system.rounding import BOUND, error_of_logits
 
 LENGTHS = (6, 4)
-"""Tokens of the two sequences; the second is padded on the right when both run together."""
+"""Lengths of the two sequences; the second is right-padded in a batch."""
 
 CheckResult = tuple[float, float, str]
-"""The largest error that a check saw, the bound it had to keep, and what the error is of."""
-
+"""The largest error of a check, its bound, and a description of the error."""
 
 ValueEdit = tuple[int, float]
-"""A layer whose values are multiplied by 1 - dose, and this dose: the simplest edit there is."""
+"""A layer whose values are multiplied by 1 - dose, and the dose."""
 
 
 def _rotation(module: torch.nn.Module, args: tuple[Any, ...], keywords: Mapping[str, Any], n: int) -> torch.Tensor:
-    """How position 1 is rotated in a pass of `n` tokens by a rotary module that is called so: cosines and sines."""
+    """The cosines and sines of position 1 in a pass of `n` tokens, from a rotary module with these arguments."""
 
     def put(given: Any) -> Any:
         is_positions = isinstance(given, torch.Tensor) and not given.is_floating_point()
@@ -45,11 +43,11 @@ def _rotation(module: torch.nn.Module, args: tuple[Any, ...], keywords: Mapping[
 
 @dataclass
 class HookedPass(Listener):
-    """One forward pass with all hooks: everything it gave of the first `n` rows, the two sequences.
+    """One forward pass with all hooks, and what they saw of the first `n` rows, the two sequences.
 
-    `inputs` and `outputs` are those of every attention module, `blocks` what every block returned with its number,
-    `rotations` the calls of rotary modules as functions of the number of tokens in a pass, `edited` the logits of the
-    first sequence under each edit.
+    `inputs` and `outputs` are those of every attention module, `blocks` the number and output of every block,
+    `rotations` the calls of rotary modules as functions of the number of tokens, `edited` the logits of the first
+    sequence under each edit.
     """
 
     n: int
@@ -73,7 +71,7 @@ class HookedPass(Listener):
 
     @contextmanager
     def ends(self, model: Model) -> Iterator[None]:
-        """Hooks that keep what attention is given, what its projection gives, and what blocks and ropes return."""
+        """Add hooks that keep inputs of attention and outputs of its projection, of blocks, and of ropes."""
 
         def before(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
             self.inputs.append(hidden_states(args, kwargs)[: self.n])
@@ -103,7 +101,7 @@ class HookedPass(Listener):
 
 @dataclass
 class _EditRows(Listener):
-    """Lets each edit act on one row of the batch, the first on row `start`."""
+    """Applies each edit to one row of the batch, the first to row `start`."""
 
     start: int
     edits: tuple[ValueEdit, ...]
@@ -118,7 +116,7 @@ class _EditRows(Listener):
 
 @dataclass
 class Observations:
-    """One model, two sequences, and what passes over them gave; each pass is run once, when first asked for."""
+    """One model, two sequences, and the passes over them; each runs once, at its first use."""
 
     model: Model
 
@@ -134,7 +132,7 @@ class Observations:
 
     @property
     def short(self) -> int:
-        """Tokens of the second sequence; what stands behind them in the batch is padding."""
+        """The length of the second sequence, without padding."""
         return min(LENGTHS[1], self.ids.shape[1])
 
     @property
@@ -154,33 +152,30 @@ class Observations:
         return self.model.module(input_ids=ids, use_cache=False).logits.float()
 
     def of_logits(self, ours: torch.Tensor, theirs: torch.Tensor) -> CheckResult:
-        """Logits of two passes over all layers, which differ by rounding alone."""
+        """Compare the logits of two passes that differ by rounding alone."""
         error = error_of_logits(ours, theirs)
         is_plain = error <= self.bound or not self.model.family.has_attention
         return error, self.bound if is_plain else self._rounded_bound, "relative error of the logits"
 
     @cached_property
     def _rounded_bound(self) -> float:
-        """The bound of a model that amplifies rounding: twice what transformers' own two kernels differ by in it.
-
-        At most four times the bound of the precision, so that no fault hides in it.
-        """
+        """Twice the difference of transformers' own kernels, for models that amplify rounding; 1 to 4 bounds."""
         with attention_function(self.model, self.model.family.kernel):
             own = error_of_logits(self.logits(self.ids), self.eager)
         return min(max(self.bound, 2 * own), 4 * self.bound)
 
     def alone(self) -> torch.Tensor:
-        """Logits of the second sequence on its own, from the model as it is; a new pass each time."""
+        """Logits of the second sequence alone; a new pass each time."""
         return self.logits(self.ids[1:, : self.short])
 
     @cached_property
     def plain(self) -> torch.Tensor:
-        """`alone` of the model as it was handed in."""
+        """`alone`, before any hook."""
         return self.alone()
 
     @cached_property
     def captured(self) -> HookedPass:
-        """The pass with the hooks; the edited copies of the first sequence are its last rows."""
+        """The pass with hooks; its last rows are edited copies of the first sequence."""
         _ = self.plain
         n, has_attention = len(self.ids), self.model.family.has_attention
         edits = (self.nothing, *self.edits) if has_attention else ()

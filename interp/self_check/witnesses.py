@@ -1,8 +1,7 @@
-"""Independent witnesses: what we capture compared with what other libraries read from the same weights.
+"""Compare captured activations with those that other libraries read from the same weights.
 
-TransformerLens and nnsight wrap a copy of the module (wrapping changes a model's attention in place); interp-engine
-loads the saved weights. Nothing is reduced or centred, which would change the values. nnsight sees whole modules, so
-queries, keys and patterns are TransformerLens's alone.
+TransformerLens and nnsight wrap a copy of the module, as wrapping changes attention in place; interp-engine loads the
+saved weights. Nothing is reduced or centred. nnsight sees whole modules: queries, keys and patterns are not among them.
 """
 
 import copy
@@ -23,13 +22,13 @@ from interp.self_check.two_sequences import Observations
 from interp.system.rounding import error_of_logits, relative_error
 
 _Sites = dict[tuple[str, int], Any]
-"""What another library gives, by site and layer."""
+"""Activations of another library, by site and layer."""
 
 
 def check_against(witness: str, model: Model) -> tuple[Check, ...]:
-    """Compare every site that the library of this name reads, in every layer; the model is left as it was.
+    """Compare every site that this library reads, in every layer, without changing the model.
 
-    Raises `UsageError` where the library is not installed, `ModelError` where it cannot read the model.
+    Raises `UsageError` if the library is not installed, `ModelError` if it cannot read the model.
     """
     with torch.inference_mode():
         seen = Observations(model)
@@ -39,11 +38,11 @@ def check_against(witness: str, model: Model) -> tuple[Check, ...]:
                 theirs = WITNESSES[witness](model, seen.ids, Path(folder))
             except ModuleNotFoundError:
                 raise
-            except Exception as error:  # of another library, on a model that has passed our own checks
+            except Exception as error:  # of the other library
                 raise ModelError(
                     asked=f"the oracle {witness} on {model.name}",
                     found=f"{witness} cannot read this model ({type(error).__name__}: {error})",
-                    fix="The self-check stands without it: `interp check --model ...`.",
+                    fix="The self-check does not need it: `interp check --model ...`.",
                 ) from error
         return tuple(_compared(seen, theirs, witness))
 
@@ -85,7 +84,7 @@ def _inside(part: Any, name: str) -> Any:
 
 
 def _paths(model: Model) -> Iterator[tuple[str, int, str, bool]]:
-    """Site, layer, path of the module that gives it, and whether it is the input, in the order of a pass."""
+    """Site, layer, path of its module, and whether it is the module's input, in the order of a pass."""
     family = model.family
     for layer in range(model.info.n_layers):
         block = f"{family.layers}.{layer}"
@@ -115,7 +114,7 @@ WITNESSES: Mapping[str, Callable[[Model, torch.Tensor, Path], _Sites]] = {
 
 
 def any_tokenizer() -> Any:
-    """A tokenizer of one word: the libraries insist on one, and are only ever given ids here."""
+    """A tokenizer of one word: the libraries require one, but get only ids here."""
     from tokenizers import Tokenizer
     from tokenizers.models import WordLevel
     from transformers import PreTrainedTokenizerFast
@@ -127,7 +126,7 @@ def any_tokenizer() -> Any:
 
 
 def _compared(seen: Observations, theirs: _Sites, witness: str) -> Iterator[Check]:
-    """The largest error of every site over the layers that the library gives of it."""
+    """The largest error of every site over the layers of the library."""
     family, config = seen.model.family, seen.model.config
     for site in dict.fromkeys(site for site, _ in theirs):
         layers = [layer for of, layer in theirs if of == site]

@@ -1,4 +1,4 @@
-"""The page of a certificate, drawn from its record alone: no script, nothing fetched, small enough to be shipped."""
+"""The page of a certificate, drawn from its record alone, without scripts."""
 
 from math import isfinite
 from pathlib import Path
@@ -41,5 +41,5 @@ def interval(row: dict[str, Any], name: str, n: str) -> tuple[float, float]:
 
 
 def place(share: float, most: float) -> float:
-    """Where a share stands on a drawing 100 wide that ends at `most`."""
+    """The position of a share on a drawing 100 wide that ends at `most`."""
     return round(100 * min(share / most, 1.0), 1)

@@ -1,7 +1,4 @@
-"""The figures of a comparison: every headline number with its null, and curves along the depth.
-
-Numbers have different units, so every row of the first figure has a scale of its own.
-"""
+"""The figures of a comparison: every headline number with its null, and curves along the depth."""
 
 import html
 import itertools
@@ -16,9 +13,9 @@ from interp.formatting import short, with_unit
 from interp.plotting import NULL, PALETTE, add_menu, error_bars
 from interp.probe import Figure
 from interp.records.labels import label_with_unit
-from interp.table import LABEL, Table
+from interp.table import Table
 
-from ..page.sections import KEY, question_of
+from ..page.sections import question_of
 from .tables import OTHER
 
 if TYPE_CHECKING:
@@ -33,10 +30,7 @@ _ROW, _A_GROUP, _AROUND = 48, 13, 110  # pixels of a row at least, for each grou
 _VALUES = 1.04  # where the column of values stands, in widths of a row
 _DIGIT = 0.021  # of a figure as narrow as on a phone: the width of a digit of these values
 _LINE = 18  # pixels of a line of a question
-_SCALED = ("value", "low", "high", "null", "null_low", "null_high")
-
-_Key = tuple[str, str, str]
-"""Probe and name of a number; of one with several targets also what it is called, which says of which."""
+_SCALED = ["value", "low", "high", "null", "null_low", "null_high"]
 
 
 def comparison_figures(findings: Findings) -> tuple[Figure, ...]:
@@ -55,39 +49,31 @@ def _dots(headline: Table, numbers: Table) -> Figure:
     """Headline numbers of all groups, under the question that each answers; `numbers` are those of single runs."""
     import plotly.graph_objects as go
 
+    rows, runs = _framed(headline, numbers)
     groups = [*dict.fromkeys(headline["group"].tolist())]
-    columns = ("probe", "name", "meaning", "unit")
-    called = {KEY(row): label_with_unit(*(row[column] for column in columns)) for row in headline.rows()}
-    apart = {KEY(row)[:2] for row in headline.rows() if row["method"] == OTHER}
-    headline, numbers = (
-        of.with_column("of", np.array([called[KEY(r)] if KEY(r)[:2] in apart else "" for r in of.rows()], str), LABEL)
-        for of in (headline, numbers.where(np.array([KEY(row) in called for row in numbers.rows()], dtype=bool)))
-    )
-    has_value = {key for key, value in zip(_keys(headline), headline["value"], strict=True) if np.isfinite(value)}
-    headline = headline.where(np.array([key in has_value for key in _keys(headline)], dtype=bool))
-    plot, rows = go.Figure(), {}
+    plot, y_of = go.Figure(), {}
     line, end = _LINE / max(_ROW, _A_GROUP * len(groups)), 0.0
     left: dict[str, Any] = {"x": 0, "xanchor": "left", "align": "left", "showarrow": False}
-    for probe in dict.fromkeys(headline["probe"].tolist()):
+    for probe, asked in rows.groupby("probe", sort=False):
         lines = textwrap.wrap(question_of(probe), _QUESTION)
         end += line
         middle = end + line * (len(lines) - 1) / 2
-        asked = "<br>".join(html.escape(line, quote=False) for line in lines)
-        plot.add_annotation(**left, y=middle, text=f"<b>{asked}</b>")
+        question = "<br>".join(html.escape(line, quote=False) for line in lines)
+        plot.add_annotation(**left, y=middle, text=f"<b>{question}</b>")
         end += line * (len(lines) + 0.2) + _ABOVE
-        for key in dict.fromkeys(_keys(headline.where(headline["probe"] == probe))):
-            label = called[KEY(next(_of(headline, key).rows()))]
+        for key, label in asked.groupby("key", sort=False)["label"].first().items():
             words = textwrap.wrap(html.escape(label, quote=False), _LABEL)
             end += line * (len(words) - 1)
             middle = end - _ABOVE - line * (len(words) - 1) / 2
             plot.add_annotation(**left, y=middle, text="<br>".join(words), font={"size": 12})
-            rows[key] = end + _BELOW
+            y_of[key] = end + _BELOW
             end += 1
-    numbers = numbers.where(np.array([key in rows for key in _keys(numbers)], dtype=bool))
+    for of in (rows, runs):
+        of["y"] = of["key"].map(y_of).astype(float)
     for i, group in enumerate(groups):
         apart = (i - (len(groups) - 1) / 2) * min(_APART, _SPREAD / len(groups))
-        _draw(plot, headline, numbers, rows, group, apart, PALETTE[i % len(PALETTE)])
-    beside = _DIGIT * max(map(len, map(short, headline["value"])), default=0)
+        _draw(plot, rows, runs, group, apart, PALETTE[i % len(PALETTE)])
+    beside = _DIGIT * max(map(len, map(short, rows["value"])), default=0)
     plot.update_layout(
         height=round(_AROUND + max(_ROW, _A_GROUP * len(groups)) * end),
         xaxis={"visible": False, "range": [-0.03, (_VALUES + 0.03 * beside) / (1 - beside)]},
@@ -101,32 +87,43 @@ def _dots(headline: Table, numbers: Table) -> Figure:
     return Figure("numbers", "The headline numbers side by side", reading, plot, "differences")
 
 
-def _keys(table: Table) -> list[_Key]:
-    return list(zip(table["probe"].tolist(), table["name"].tolist(), table["of"].tolist(), strict=True))
+def _framed(headline: Table, numbers: Table) -> tuple[Any, Any]:
+    """Both tables as frames, with the `key` and `label` of the row that shows a number, its lowest value and width.
+
+    Groups share a row unless their targets differ. Rows without any value are left out.
+    """
+    import pandas
+
+    rows = headline.to_frame()
+    columns = ["probe", "name", "meaning", "unit"]
+    rows["label"] = [label_with_unit(*each) for each in rows[columns].itertuples(index=False)]
+    rows["key"] = rows["probe"] + "." + rows["name"]
+    is_apart = rows["key"].isin(rows.loc[rows["method"] == OTHER, "key"])
+    rows.loc[is_apart, "key"] += " " + rows["label"]
+    runs = numbers.to_frame().merge(rows[["probe", "name", "group", "key"]])
+    shown = [rows.melt("key", _SCALED, value_name="x"), runs.melt("key", ["value"], value_name="x")]
+    known = pandas.concat(shown)
+    spans = known[np.isfinite(known["x"])].groupby("key")["x"].agg(lowest="min", highest="max")
+    spans["width"] = (spans["highest"] - spans["lowest"]).replace(0, 1.0)
+    has_value = {*rows.loc[np.isfinite(rows["value"]), "key"]}
+    rows, runs = (of[of["key"].isin(has_value)].join(spans, on="key") for of in (rows, runs))
+    return rows, runs
 
 
-def _draw(
-    plot: "go.Figure", headline: Table, numbers: Table, rows: dict[_Key, float], group: str, apart: float, colour: str
-) -> None:
+def _draw(plot: "go.Figure", rows: Any, runs: Any, group: str, apart: float, colour: str) -> None:
     """One group: the bands of its nulls, then its values with their intervals, and its runs where it has several."""
-    own = headline.where(headline["group"] == group)
-    keys = _keys(own)
-    scales = {key: _scale(headline, numbers, key) for key in keys}
-    lows, widths = np.array([scales[key] for key in keys]).T
-    x = {column: (own[column] - lows) / widths for column in _SCALED}
-    y = np.array([rows[key] for key in keys]) + apart
-    mine = headline.where((headline["group"] == group) | (headline["against"] == group))
-    is_moved = [bool((_of(mine, key)["verdict"] == "moved").any()) for key in keys]
+    own, runs = rows[rows["group"] == group], runs[runs["group"] == group]
+    x = {column: ((own[column] - own["lowest"]) / own["width"]).to_numpy() for column in _SCALED}
+    y = own["y"].to_numpy() + apart
+    moved = rows.loc[((rows["group"] == group) | (rows["against"] == group)) & (rows["verdict"] == "moved"), "key"]
     gap = np.full(len(y), np.nan)
     plot.add_scatter(
         x=np.stack([x["null_low"], x["null_high"], gap], axis=1).ravel(), y=np.stack([y, y, gap], axis=1).ravel(),
         mode="lines", line={"color": NULL, "width": 7}, opacity=0.45, hoverinfo="skip", showlegend=False,
     )  # fmt: skip
     if (own["n_runs"] > 1).any():
-        runs = numbers.where(numbers["group"] == group)
-        low, width = np.array([scales[key] for key in _keys(runs)]).T
         plot.add_scatter(
-            x=(runs["value"] - low) / width, y=[rows[key] + apart for key in _keys(runs)], mode="markers",
+            x=(runs["value"] - runs["lowest"]) / runs["width"], y=(runs["y"] + apart).tolist(), mode="markers",
             customdata=runs["run"], hovertemplate="%{customdata}<extra></extra>", showlegend=False,
             marker={"size": 4, "color": colour},
         )  # fmt: skip
@@ -135,10 +132,11 @@ def _draw(
         marker={"symbol": "line-ns-open", "size": 9, "color": NULL},
     )  # fmt: skip
     bounds = Table({"value": x["value"], "value_low": x["low"], "value_high": x["high"]}, {"value": "1"})
+    symbols = ["circle" if is_moved else "circle-open" for is_moved in own["key"].isin(moved)]
     plot.add_scatter(
-        x=x["value"], y=y, mode="markers", name=_cut(group), customdata=[*map(_in_words, own.rows())],
+        x=x["value"], y=y, mode="markers", name=_cut(group), customdata=[*map(_in_words, own.to_dict("records"))],
         hovertemplate="%{customdata}<extra></extra>",
-        marker={"size": 9, "color": colour, "symbol": ["circle" if moved else "circle-open" for moved in is_moved]},
+        marker={"size": 9, "color": colour, "symbol": symbols},
         error_x=error_bars(bounds, "value", colour, 2.0),
     )  # fmt: skip
     plot.add_scatter(
@@ -147,20 +145,8 @@ def _draw(
     )  # fmt: skip
 
 
-def _of(table: Table, key: _Key) -> Table:
-    return table.where((table["probe"] == key[0]) & (table["name"] == key[1]) & (table["of"] == key[2]))
-
-
-def _scale(headline: Table, numbers: Table, key: _Key) -> tuple[float, float]:
-    """The lowest of everything that a row shows, and how far it is to the highest."""
-    shown = [_of(headline, key)[column] for column in _SCALED]
-    known = np.concatenate([*shown, _of(numbers, key)["value"]])
-    known = known[np.isfinite(known)]
-    return (float(known.min()), float(np.ptp(known)) or 1.0) if len(known) else (0.0, 1.0)
-
-
 def _curves(probe: str, table: Table) -> Figure:
-    """Along the fraction of the depth, a line for each group; a menu chooses what is drawn."""
+    """A line for each group along the fraction of the depth; a menu chooses the number."""
     import plotly.graph_objects as go
 
     of = [f"{t}: {m}" for t, m in zip(table["table"].tolist(), table["measure"].tolist(), strict=True)]
@@ -201,7 +187,7 @@ def _curves(probe: str, table: Table) -> Figure:
 
 
 def _in_words(row: Mapping[str, Any]) -> str:
-    """A row of the table of differences in one line: the difference, or the value where it is compared with nothing."""
+    """A row of the table of differences in one line: the difference, or the value without a reference."""
     columns = ("difference", "difference_low", "difference_high") if row["against"] else ("value", "low", "high")
     value, low, high = (short(row[column]) for column in columns)
     than = f" compared with {row['against']}" if row["against"] else ""
@@ -215,5 +201,5 @@ def _title(name: str, unit: str) -> str:
 
 
 def _cut(name: str) -> str:
-    """A name that fits beside a figure: its end is what tells names of one beginning apart."""
+    """A name that fits beside a figure, cut at its beginning."""
     return name if len(name) <= _NAME else f"…{name[-(_NAME - 1) :]}"

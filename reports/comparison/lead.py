@@ -1,8 +1,8 @@
-"""What a comparison finds of every measurement, and its answer in a sentence.
+"""What a comparison finds for every measurement, and its answer in a sentence.
 
-One measurement can have several numbers: without the first position and with it, at a layer set beforehand and at the
-best one. The first of them decides, and has the row; the others, its controls and itself without each model's null are
-its variants (other ways of measuring it), and one that does not confirm a difference keeps it from being counted.
+A measurement can have several numbers: without and with the first position, at a fixed and at the best layer. The first
+has the row and decides. Others, its controls, and its value minus the null are variants; the difference counts only if
+all variants confirm it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -49,14 +49,14 @@ _NAMED = 4  # measurements that differ and that the answer names
 _FEW = 2  # variants that hold whose values a note gives
 _AS_LARGE = 3  # times another difference, or a third of it: of the same size
 _SAME = {("value_axis", "pc1_correlation"): ("manifold", "entropy_correlation")}
-"""Numbers of two probes that measure one thing."""
+"""Numbers of two probes for the same measurement."""
 _Row = Mapping[Any, Any]
 Found = list[tuple[str, str]]
-"""For every row of the table of differences what was found, and a note; empty where its measurement has another row."""
+"""The finding and a note for every row of the table of differences; empty if its measurement has another row."""
 
 
 def comparable(compared: Compared, found: Mapping[str, Table]) -> list[str]:
-    """The groups with tested differences that read the prompts of their reference; where there are none, all."""
+    """The groups with tested differences on the prompts of their reference; if there are none, all."""
     apart = about.on_other_prompts(found)
     tested = {row["group"] for row in found["differences"].rows() if row["verdict"] in JUDGED}
     every = [group for group, against in compared.against.items() if against]
@@ -66,8 +66,7 @@ def comparable(compared: Compared, found: Mapping[str, Table]) -> list[str]:
 def sure_of(differences: Table, groups: Sequence[str]) -> set[Any]:
     """The headline differences of these groups that are significant after correction.
 
-    Corrected by Benjamini and Yekutieli (2001, Annals of Statistics), which holds however the numbers depend on one
-    another: where nothing differs, none is left 95 % of the time.
+    Correction: Benjamini and Yekutieli (2001, Annals of Statistics), valid under any dependence of the numbers.
     """
     known = [row for row in differences.rows() if _is_tested(row, groups) and np.isfinite(row["p"])]
     harmonic = sum(1 / k for k in range(1, len(known) + 1))
@@ -76,7 +75,7 @@ def sure_of(differences: Table, groups: Sequence[str]) -> set[Any]:
 
 
 def findings_of(compared: Compared, tables: Mapping[str, Table], groups: Sequence[str]) -> Found:
-    """What the table of differences shows of every measurement of `groups`, at the row that stands for it."""
+    """The finding for every measurement of `groups`, at its row of the table of differences."""
     rows = {KEY(row): row for row in tables["differences"].rows()}
     judge = _Judge(compared, rows, sure_of(tables["differences"], groups), said_and_shown(tables)[1])
     measured: dict[tuple[str, str, str], list[_Row]] = {}
@@ -92,7 +91,7 @@ def findings_of(compared: Compared, tables: Mapping[str, Table], groups: Sequenc
 
 
 def in_words(tables: Mapping[str, Table], groups: list[str], found: Found) -> str:
-    """`Yes: 1 of 22 measurements on the same prompts differs, …`: which those are, then what the others show."""
+    """`Yes: 1 of 22 measurements on the same prompts differs, …`: these, then the others."""
     rows = {KEY(row): row for row in tables["differences"].rows()}
     of_row = dict(zip(rows, found, strict=True))
     of_kind: dict[str, list[_Row]] = {kind: [] for kind in ("", *FOUND)}
@@ -131,7 +130,6 @@ def _named(of: Sequence[_Row], rows: Mapping[Any, _Row]) -> list[str]:
 
 
 def _not_counted(of_kind: Mapping[str, Sequence[_Row]], rows: Mapping[Any, _Row]) -> list[str]:
-    """What differs and yet does not count, in a sentence; none where there is nothing of that sort."""
     left = []
     if n := len(of_kind[UNSURE]):
         left.append(f"{n} found in one way of measuring and not, or reversed, in another")
@@ -142,7 +140,7 @@ def _not_counted(of_kind: Mapping[str, Sequence[_Row]], rows: Mapping[Any, _Row]
 
 
 def hardly_answering(rows: Mapping[Any, _Row], row: _Row) -> list[tuple[str, float]]:
-    """The groups that hardly give any of the answers that a number scores, with the probability of all of them."""
+    """The groups that give the scored answers almost no probability, with this probability."""
     if (row["probe"], row["name"]) not in _SCORED:
         return []
     mass = [rows.get(("sula", "outcome_mass", row[column])) for column in ("against", "group")]
@@ -150,12 +148,11 @@ def hardly_answering(rows: Mapping[Any, _Row], row: _Row) -> list[tuple[str, flo
 
 
 def goes_with_null(row: _Row, reference: _Row) -> bool:
-    """Whether the nulls of two values differ in the same direction, and by at least half as much."""
+    """Whether the nulls of two values differ in the same direction by at least half as much."""
     return bool((row["null"] - reference["null"]) / row["difference"] >= _NULLS_SHARE)
 
 
 def _label(row: _Row) -> str:
-    """What a number is called within a sentence."""
     said = label(row["probe"], row["name"], row["meaning"])
     return said[:1].lower() + said[1:] if said[1:2].islower() else said
 
@@ -165,7 +162,7 @@ def _is_tested(row: _Row, groups: Sequence[str]) -> bool:
 
 
 def _measure(probe: str, name: str) -> tuple[str, str]:
-    """What a number measures: its probe and name without the variant."""
+    """The measurement of a number: probe, and name without the variant."""
     bare = with_first(name).removeprefix(_BEST_LAYER)
     for ending in _VARIANTS:
         bare = bare.removesuffix(ending)
@@ -174,7 +171,7 @@ def _measure(probe: str, name: str) -> tuple[str, str]:
 
 @dataclass(frozen=True)
 class _Judge:
-    """What is needed to judge a measurement: all rows, the significant ones, and those beyond their nulls."""
+    """All rows, the significant ones (`sure`), and those beyond their nulls (`shown`)."""
 
     compared: Compared
     rows: Mapping[Any, _Row]
@@ -182,7 +179,7 @@ class _Judge:
     shown: set[Any]
 
     def found(self, row: _Row, variants: Sequence[_Row]) -> tuple[str, str]:
-        """What was found of a measurement by the row that stands for it and its variants, and a note."""
+        """The finding for a measurement, from its row and variants, and a note."""
         own, others = self.side(row), [(words, each) for each in variants if (words := _variant(each, row))]
         if not own:
             chance = self._chance(row) if KEY(row) in self.sure else []
@@ -202,7 +199,7 @@ class _Judge:
         return kind, "; ".join(notes)
 
     def _tried(self, row: _Row, words: str, values: str, difference: float) -> tuple[str, str, str]:
-        """What a variant finds of a difference, its words, and a note; its own `difference` is 0 if it finds none."""
+        """The finding of a variant, its words, and a note; its `difference` is 0 if it finds none."""
         if not difference:
             return UNSURE, words, f"no difference {words}: {values}"
         times = difference / row["difference"]
@@ -214,10 +211,7 @@ class _Judge:
         return kind, words, f"{how}{size} {words}: {values}"
 
     def _minus_nulls(self, row: _Row) -> list[tuple[str, str, str]]:
-        """The variant with its null subtracted from each value, where the nulls make at least half of a difference.
-
-        A null can depend on the size of a model: fewer dimensions have fewer directions whatever it has learnt.
-        """
+        """The variant with the null subtracted, if the nulls make at least half of the difference."""
         reference = self.rows[REFERENCE(row)]
         if not goes_with_null(row, reference):
             return []
@@ -231,12 +225,12 @@ class _Judge:
         return f"{short(row['value'])} and {short(self.rows[REFERENCE(row)]['value'])}"
 
     def side(self, row: _Row) -> int:
-        """1 or −1 as a number is higher or lower than the reference's by more than chance, else 0."""
+        """1 or −1 if a number is significantly higher or lower than the reference's, else 0."""
         is_moved = KEY(row) in self.sure if row["is_headline"] else row["verdict"] == "moved"
         return 0 if not is_moved or self._chance(row) else 1 if row["difference"] > 0 else -1
 
     def _controls(self, row: _Row, variants: Sequence[_Row]) -> list[tuple[str, _Row]]:
-        """The other controls that were compared, with what each leaves out."""
+        """The other compared controls, with their words."""
         controls = self.compared.controls(row["probe"], row["name"]).items()
         found = [(words, self.rows.get((row["probe"], name, row["group"]))) for name, words in controls]
         return [
@@ -244,11 +238,7 @@ class _Judge:
         ]
 
     def _chance(self, row: _Row) -> list[str]:
-        """Which of two values is no more than chance gives, where that can be the whole difference.
-
-        Where one of the two alone is beyond its null, it has to be further from it than the other: a larger number
-        that is within its null says nothing.
-        """
+        """The values within their null, unless the one beyond its null is further from it than the other."""
         pair = [self.rows[REFERENCE(row)], row]
         there, here = (KEY(each) in self.shown for each in pair)
         was, now = (abs(each["value"] - each["null"]) for each in pair)
@@ -262,7 +252,7 @@ class _Judge:
 
 
 def _variant(row: _Row, first: _Row) -> str:
-    """How a number of the same measurement differs from the one that stands for it; empty if in more than one thing."""
+    """How a number differs from the first of its measurement; empty if in more than one way."""
     if (row["probe"], row["name"]) in _SAME:
         return "with the axis fitted on half of the prompts and read on the others"
     words = [words for ending, words in _VARIANTS.items() if row["name"].endswith(ending)]

@@ -1,4 +1,4 @@
-"""The runs of a comparison: opened, labelled, and dealt to groups of repetitions."""
+"""The runs of a comparison: opened, labelled, and grouped."""
 
 import json
 import math
@@ -16,7 +16,7 @@ from interp.records.record import RunRecord, open_run
 from interp.system.progress import Report
 
 TUNNEL = "tunnel"
-"""Stands for a probe where the figures on a wind tunnel's card are compared: its errors against the exact posterior."""
+"""The probe name for the figures on a wind tunnel's card: its errors against the exact posterior."""
 
 _TUNNEL_HEADLINE = ("kl_bits", "mae_per_sequence_bits")
 _NOT_THE_TRAINING = {"figures", "seed", "variant", "core_seconds", "environment", "baselines", "eval_seed", "n_eval"}
@@ -27,14 +27,14 @@ _IDENTITIES = (
     "model.card.network.n_kv_heads", "model.card.network.window", "model.card.network.d_model", "model.checkpoints",
     "spec.model", "spec.revision", "prompts.probes", "prompts.source", "prompts.name", "environment.code",
 )  # fmt: skip
-"""Names of a thing rather than things of their own: they differ wherever two models do."""
+"""Names and consequences of a model, which differ between any two models."""
 MIN_LAYERS = 8
-"""Layers from which a rank correlation with depth is compared: over fewer, chance alone often gives 0.8 and more."""
+"""The fewest layers for a rank correlation with depth: over fewer, chance often gives 0.8 and more."""
 
 
 @dataclass(frozen=True)
 class Run:
-    """One record under its label, and the group whose repetition it is (its own label where it stands alone)."""
+    """One record with its label, and its group of repetitions (by default the label)."""
 
     label: str
     group: str
@@ -58,7 +58,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Compared:
-    """The runs in order, and for each group the one that it is compared with (None: it is a reference itself)."""
+    """The runs in order, and for each group the one that it is compared with (None for a reference)."""
 
     runs: tuple[Run, ...]
     against: Mapping[str, str | None]
@@ -80,17 +80,17 @@ class Compared:
         return [key for key in self.shared if key in named]
 
     def is_of_other_target(self, group: str, against: str, *key: str) -> bool:
-        """Whether a number of some run says something of another target than that of a run of the other group."""
+        """Whether runs of the two groups measured a number for different targets."""
         mine, theirs = ([r.record for r in self.groups[of] if key in r.scalars] for of in (group, against))
         return key[0] != TUNNEL and any(is_of_other_target(one, two, *key) for one in theirs for two in mine)
 
     def controls(self, probe: str, name: str) -> dict[str, str]:
-        """The numbers that control one, in any run, and in words what each leaves out."""
+        """The controls of a number in any run, with their words."""
         found = [run.record.findings[probe].controls.get(name, ()) for run in self.runs if probe in run.record.findings]
         return {control.scalar: control.words for controls in found for control in controls}
 
     def what_varies(self) -> dict[str, list[Any]]:
-        """Everything but names that is not alike in all records, by its path, with its value in each run."""
+        """All settings but names that differ between records, by path, with the value in each run."""
         each = [flat_settings(run.record) for run in self.runs]
         paths = dict.fromkeys(path for flat in each for path in flat if not path.startswith(_IDENTITIES))
         values = {path: [flat.get(path) for flat in each] for path in paths}
@@ -100,7 +100,7 @@ class Compared:
 def open_compared(
     paths: Sequence[str], labels: Sequence[str], groups: Sequence[str], against: Sequence[str], progress: Report
 ) -> Compared:
-    """Open the records and settle who is compared with whom; `UsageError` where the words do not fit the runs."""
+    """Open the records and group them; `UsageError` if labels or groups do not fit."""
     if len(paths) < 2:
         raise UsageError(
             asked=f"a comparison of {len(paths)} run{'' if len(paths) == 1 else 's'}",
@@ -144,7 +144,7 @@ def open_compared(
 
 
 def card_scalars(card: Mapping[str, Any] | None) -> dict[tuple[str, str], Scalar]:
-    """The figures on the card of a wind tunnel as numbers; a checkpoint taken on the way has none."""
+    """The figures on the card of a wind tunnel as numbers; checkpoints have none."""
     if not card:
         return {}
     position, n = card.get("baselines", {}).get("position", {}), card.get("n_eval", 0)
@@ -161,13 +161,13 @@ def card_scalars(card: Mapping[str, Any] | None) -> dict[tuple[str, str], Scalar
 
 
 def _labels(records: Sequence[RunRecord], paths: Sequence[str]) -> list[str]:
-    """The models' names where these tell the runs apart, otherwise the folders'."""
+    """The models' names if they differ, otherwise the folders'."""
     names = [last_part(str(record.model.get("name", ""))) for record in records]
     return names if len(set(names)) == len(names) else [last_part(path) for path in paths]
 
 
 def _repetitions(records: Sequence[RunRecord], labels: Sequence[str]) -> list[str]:
-    """Wind tunnels that differ in the seed of their training alone are of one group, named after the first of them."""
+    """The group of each run: wind tunnels that differ only in their seed have the label of the first."""
     found: dict[str, str] = {}
     return [
         found.setdefault(json.dumps(same, sort_keys=True), label) if (same := _training(record)) else label
@@ -176,7 +176,7 @@ def _repetitions(records: Sequence[RunRecord], labels: Sequence[str]) -> list[st
 
 
 def _training(record: RunRecord) -> dict[str, Any] | None:
-    """What a wind tunnel's training was and what was asked of it, but for the seed; None of other models."""
+    """The training and the specification of a wind tunnel, without the seed; None for other models."""
     card = record.model.get("card")
     if not card:
         return None

@@ -1,7 +1,6 @@
 """The study `comparison`: several runs on one page, number by number and layer by layer.
 
-Runs that are repetitions of one thing (wind tunnels that differ in their seed alone, or runs that are named as one
-group) are pooled: mean and t interval over them. It describes: where runs differ in more than one thing, it says so.
+Repetitions (wind tunnels that differ only in their seed, or runs of one group) are pooled: mean and t interval.
 """
 
 import shlex
@@ -27,10 +26,10 @@ from .tables import tables
 
 @dataclass(frozen=True)
 class Comparison(Study):
-    """`runs` are folders of records, `labels` what they are called (the models' names, or the folders').
+    """`runs` are folders of records, `labels` their names (by default those of the models, or folders).
 
-    `groups` names for each run what it is a repetition of, `against` the group that its own is compared with; without
-    them wind tunnels that differ in their seed alone are pooled, and everything is compared with the first.
+    `groups` has for each run its group of repetitions, `against` the group to compare with. By default wind tunnels
+    that differ only in their seed are pooled, and all groups are compared with the first.
     """
 
     runs: tuple[str, ...] = ()
@@ -51,7 +50,7 @@ class Comparison(Study):
     )  # fmt: skip
 
     def measure(self, work: Path, progress: Report) -> Findings:
-        """Opens the records and compares them; there is nothing to keep while it is unfinished."""
+        """Open and compare the records; nothing is kept in `work`."""
         compared = open_compared(self.runs, self.labels, self.groups, self.against, progress)
         found = tables(compared)
         groups = comparable(compared, found)
@@ -76,7 +75,7 @@ class Comparison(Study):
 
     @property
     def command(self) -> str:
-        """`interp compare`, which does the same."""
+        """The same by `interp compare`."""
         words = ["interp", "compare", *self.runs]
         for option, given in (("--label", self.labels), ("--group", self.groups), ("--against", self.against)):
             words += [word for each in given for word in (option, each)]
@@ -84,7 +83,6 @@ class Comparison(Study):
 
 
 def n_moved(found: Found) -> Scalar:
-    """How many measurements differ after correction."""
     n = sum(bool(kind) for kind, _ in found)
     null = Null("what two runs that do not differ give in 95 % of comparisons", 0.0, (0.0, 0.0))
     n_clear = sum(kind in COUNTED for kind, _ in found)
@@ -138,7 +136,7 @@ def _notes(compared: Compared, differences: Table, groups: Sequence[str]) -> lis
 
 
 def _with_their_nulls(differences: Table) -> list[str]:
-    """The headline differences that moved where the null went along."""
+    """The headline differences that moved together with their null."""
     rows = {KEY(row): row for row in differences.rows()}
     return [
         f"{row['name']} ({row['group']})" for row in rows.values()

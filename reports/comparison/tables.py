@@ -1,8 +1,7 @@
-"""The tables of a comparison: every number of every run, its distance from the reference, curves, and what differs.
+"""The tables of a comparison: numbers of every run, differences from the reference, curves, settings and answers.
 
-Between single runs a difference has the interval recovered from theirs (`interp.records.diff`). Between groups of
-repetitions it is Welch's t interval for the difference of two means over runs: what is uncertain within a run then
-shows up, with the rest, in the spread between them.
+A difference of single runs has the interval recovered from theirs (`interp.records.diff`), one of groups Welch's t
+interval over runs, whose spread includes the uncertainty within a run.
 """
 
 import math
@@ -29,11 +28,10 @@ MOVER = "recovered from both intervals (MOVER)"
 WELCH = "Welch's t over runs"
 OTHER = "none: of another target, so not compared"
 _PLACE = {"layer": -1, "depth": 0}
-"""Columns that say how deep a row is, and what is added to the model's layers to give the last of them."""
+"""Columns of depth, and what to add to the number of layers for the last one."""
 
 
 def _number_rows(compared: Compared) -> Iterator[_Row]:
-    """One row for each number of each run."""
     for key in compared.shared:
         for run in (run for run in compared.runs if key in run.scalars):
             s = run.scalars[key]
@@ -46,7 +44,6 @@ def _number_rows(compared: Compared) -> Iterator[_Row]:
 
 
 def _difference_rows(compared: Compared) -> Iterator[_Row]:
-    """One row for each number of each group, compared with its reference: means over runs, or single runs."""
     groups = compared.groups
     for key in compared.shared:
         for group, against in compared.against.items():
@@ -73,7 +70,7 @@ def estimate(repetitions: Sequence[Scalar]) -> TMean:
 
 
 def difference_of(theirs: Sequence[Scalar], mine: Sequence[Scalar]) -> tuple[TMean, str, str]:
-    """Mine minus theirs, the verdict (see `interp.records.diff`), and by which method; nothing without a reference."""
+    """Mine minus theirs, the verdict (see `interp.records.diff`), and the method; NaN without a reference."""
     if not theirs:
         return _alone(math.nan), "", ""
     if len(mine) == len(theirs) == 1:
@@ -100,14 +97,14 @@ def _alone(difference: float) -> TMean:
 
 
 def _with_p(difference: float, low: float, high: float) -> TMean:
-    """Two-sided p by the side of the interval that faces 0, as of a normal estimate."""
+    """A difference with its two-sided p, by a normal distribution from the side of the interval that faces 0."""
     half = difference - low if difference > 0 else high - difference
     p = float(2 * special.ndtr(-NORMAL * abs(difference) / half)) if half > 0 else math.nan
     return TMean(difference, low, high, max(p, sys.float_info.min))
 
 
 def _curve_rows(compared: Compared) -> Iterator[_Row]:
-    """What two or more groups have by layer, along the fraction of their depth: means over the runs of a group."""
+    """Curves of two or more runs along the fraction of their depth, means over the runs of a group."""
     by_group = {group: [_curves(run) for run in runs] for group, runs in compared.groups.items()}
     every = [curves for runs in by_group.values() for curves in runs]
     keys = [key for key in dict.fromkeys(k for curves in every for k in curves) if sum(key in c for c in every) > 1]
@@ -124,7 +121,7 @@ _Key = tuple[str, str, str, str]
 
 
 def _curves(run: Run) -> dict[_Key, _Curve]:
-    """The columns of a run's tables that have an interval or a null and one row a layer."""
+    """The columns of a run's tables with an interval or a null and one row per layer."""
     found: dict[_Key, _Curve] = {}
     n_layers = int(run.record.model.get("n_layers") or 0)
     for probe, findings in run.record.findings.items():
@@ -146,7 +143,7 @@ def _curves(run: Run) -> dict[_Key, _Curve]:
 
 
 def _slices(table: Table, place: str) -> Iterator[tuple[str, np.ndarray]]:
-    """The rows of a table in parts of one row a layer: all, or those of each label; none where rows are finer."""
+    """Parts of a table with one row per layer: all rows, or those of each label."""
     labels = [column for column, unit in table.units.items() if unit == LABEL]
     rows = np.arange(table.n_rows)
     said = np.array([", ".join(str(table[column][i]) for column in labels) for i in rows], dtype=str)
@@ -165,7 +162,7 @@ def _measures(table: Table) -> list[str]:
 
 
 def _mean_curve(runs: Sequence[_Curve]) -> Iterator[_Row]:
-    """The mean over runs at every depth that all have; a single run keeps its own intervals."""
+    """The mean over runs at every depth that all have; a single run has its own intervals."""
     if not runs:
         return
     depths = [d for d in runs[0]["depth"] if all(d in run["depth"] for run in runs)]
@@ -178,14 +175,12 @@ def _mean_curve(runs: Sequence[_Curve]) -> Iterator[_Row]:
 
 
 def _setting_rows(compared: Compared) -> Iterator[_Row]:
-    """What is not alike in how the runs came about, a row for each thing and run."""
     for path, values in compared.what_varies().items():
         for run, value in zip(compared.runs, values, strict=True):
             yield {"setting": path, "run": run.label, "value": value if isinstance(value, str) else cell(value)}
 
 
 def _answer_rows(compared: Compared) -> Iterator[_Row]:
-    """What every run answers to the questions of its probes, and by which number."""
     for run in compared.runs:
         for each in answers(run.record, "the model", every=True):
             probe, name = each.headline.probe, each.headline.name
@@ -195,7 +190,6 @@ def _answer_rows(compared: Compared) -> Iterator[_Row]:
 
 
 def _run_rows(compared: Compared) -> Iterator[_Row]:
-    """What every run read, and whether its weights are rounded."""
     for run in compared.runs:
         yield {"run": run.label, "read": about.briefly(run.record), "quantised": run.record.quantised}
 
@@ -209,7 +203,6 @@ def _scalars(runs: Sequence[Run], key: tuple[str, str]) -> list[Scalar]:
 
 
 def _null_of(repetitions: Sequence[Scalar]) -> dict[str, object]:
-    """The null and its band, means over runs."""
     nulls = [(s.null.value, *s.null.band) for s in repetitions if s.null is not None]
     value, *band = np.mean(nulls, axis=0).tolist() if nulls else (math.nan,) * 3
     return number_columns("null", value, band)

@@ -1,4 +1,4 @@
-"""What a ledger says of itself in words: how the claims came out, how it was judged, how to cite it."""
+"""A ledger in words: outcomes, methods, and citation."""
 
 from collections.abc import Iterator, Sequence
 
@@ -16,7 +16,7 @@ SIGNS: dict[Outcome, str] = {
     "underpowered": "◔",
     "not measurable here": "–",
 }
-"""A sign for each outcome, so that no colour has to be told from another."""
+"""A sign for each outcome, which needs no colour."""
 
 MEANINGS: dict[Outcome, str] = {
     "supported": "the whole 95 % interval lies in the region that the claim names",
@@ -28,7 +28,7 @@ MEANINGS: dict[Outcome, str] = {
 }
 
 _LONGEST = 12
-"""Entries of a list in the citation; more are counted."""
+"""The most entries of a list in the citation; more are counted."""
 
 
 def title(ledger: LedgerFile) -> str:
@@ -37,7 +37,7 @@ def title(ledger: LedgerFile) -> str:
 
 
 def headline(paper: PaperFile) -> str:
-    """How the claims of a paper came out, in one sentence."""
+    """The outcomes of a paper's claims, in one sentence."""
     return " ".join(f"{heading}: {said}" if heading else said for heading, said in _headlines(paper))
 
 
@@ -58,18 +58,18 @@ def _headlines(paper: PaperFile) -> Iterator[tuple[str, str]]:
 
 
 def columns(paper: PaperFile) -> list[str]:
-    """The models side by side, then what is said of others; one nameless column where there are none."""
+    """The columns of the table: the models and others; one nameless column if there are none."""
     return _models_of(paper) or [""]
 
 
 def _models_of(paper: PaperFile) -> list[str]:
-    """The models, then all of them together and networks that were trained for a claim, where any cell is of these."""
+    """The models, then all together and networks trained for a claim, if a cell is of these."""
     measured = {cell.model for row in paper.rows for cell in row.cells}
     return [*paper.models, *(other for other in (JOINT, TRAINED) if other in measured)]
 
 
 def caution(ledger: LedgerFile) -> str:
-    """What a reader has to know of the scale; empty where trainings are not cut short for it."""
+    """A warning at scales with shortened trainings; else empty."""
     if ledger.scale not in ("tiny", "smoke"):
         return ""
     return (
@@ -95,7 +95,7 @@ def methods(ledger: LedgerFile) -> str:
 
 
 def bibtex(ledger: LedgerFile) -> str:
-    """An entry for the tool whose note pins this ledger."""
+    """A BibTeX entry whose note identifies this ledger."""
     names = "+".join(paper.name for paper in ledger.papers)
     made = (f"{what}: {said}" for what, said in _rests_on(ledger).items())
     note = [f"Ledger of {names} at the scale {ledger.scale}", *made]

@@ -1,7 +1,6 @@
-"""The page of a ledger: the table is the page. One self-contained file, drawn from `ledger.json` alone.
+"""The page of a ledger, drawn from `ledger.json` alone.
 
-Links lead to the pages of records that lie where the ledger names them; where they do not, the command that makes them
-stands in their place.
+It links the pages of records that exist where the ledger names them, and else shows their commands.
 """
 
 from functools import partial
@@ -40,7 +39,7 @@ def html(ledger: LedgerFile, folder: Path) -> str:
 
 
 def page_of(folder: Path, paper: PaperFile, number: MeasuredNumber, model: str) -> str:
-    """The relative address of the page that a number stands on, seen from the ledger's; empty where it is not there."""
+    """The address of the page with a number, relative to the ledger's; empty if there is none."""
     for source in paper.sources:
         is_it = source.name == number.source and source.model in ("", model) and source.record
         if is_it and (folder / source.record / "report.html").is_file():
@@ -49,7 +48,7 @@ def page_of(folder: Path, paper: PaperFile, number: MeasuredNumber, model: str) 
 
 
 def drawn(number: MeasuredNumber) -> Number:
-    """A number with its strip, as the macros of the record's page take it."""
+    """A number with its strip, for the macros of the record's page."""
     assert number.scalar is not None
     return Number(number.of, number.field, number.scalar, strip(number.scalar))
 
@@ -60,6 +59,6 @@ def cell_of(cells: list[ClaimOutcome], model: str) -> ClaimOutcome | None:
 
 
 def first_number(cell: ClaimOutcome) -> MeasuredNumber | None:
-    """The number that a cell shows: of a part that came out as the cell did, else of another that is judged."""
+    """The number that a cell shows: of a part with the cell's outcome, else of another part with an outcome."""
     parts = sorted(cell.parts, key=lambda part: (part.outcome != cell.outcome, part.outcome is None))
     return next((number for part in parts for number in part.numbers if number.scalar is not None), None)

@@ -1,4 +1,4 @@
-"""What a record says of itself in words: what was asked, how to repeat it, how to describe and cite it."""
+"""A record in words: its question, how to repeat it, and how to describe and cite it."""
 
 import re
 from collections import Counter
@@ -28,7 +28,7 @@ PROMPT_FIELDS: Mapping[str, str] = {
 }  # fmt: skip
 
 _NAMED = 4
-"""Probes that the question names; of more it says how many."""
+"""The most probes that are named; more are counted."""
 
 
 def asked(record: RunRecord) -> str:
@@ -41,10 +41,7 @@ def asked(record: RunRecord) -> str:
 
 
 def read_on(record: RunRecord) -> list[str]:
-    """The model's family and sizes, and the prompts, in a few words each; of a comparison, those of every run.
-
-    Nothing of other studies.
-    """
+    """The model's family and sizes, and the prompts, in a few words; for a comparison those of every run."""
     if is_study(record):
         compared = _compared_with(record)
         groups, reference = compared or ([], "")
@@ -59,7 +56,7 @@ def read_on(record: RunRecord) -> list[str]:
 def briefly(record: RunRecord) -> str:
     """`llama, 30 layers of width 576, 135M parameters, 1,008 prompts of “mixed”`: a run beside others.
 
-    What changes the model goes with it: `edited (ablate z at layer 3, heads 1, 2)`.
+    Changes of the model are added: `edited (ablate z at layer 3, heads 1, 2)`.
     """
     sets = [each for each in (record.prompts, *record.prompts.get("others", ())) if each.get("n")]
     changes = (("edited", record.edits_in_words), ("adapted", record.model.get("adapter")))
@@ -68,7 +65,7 @@ def briefly(record: RunRecord) -> str:
 
 
 def _sizes(record: RunRecord) -> str:
-    """`llama, 30 layers of width 576, 135M parameters`, as far as they are known."""
+    """`llama, 30 layers of width 576, 135M parameters`, as far as known."""
     model = record.model
     sizes = [str(model["family"])] if model.get("family") else []
     width = f" of width {model['d_model']}" if model.get("d_model") else ""
@@ -78,7 +75,7 @@ def _sizes(record: RunRecord) -> str:
 
 
 def references(record: RunRecord) -> dict[str, list[str]]:
-    """The references of a comparison, each with the groups that are compared with it; nothing of other studies."""
+    """The references of a comparison, each with its groups; empty for other records."""
     found = record.findings.get("comparison")
     return _references(found.tables) if found else {}
 
@@ -90,7 +87,7 @@ def _references(tables: Mapping[str, Table]) -> dict[str, list[str]]:
 
 
 def on_other_prompts(tables: Mapping[str, Table]) -> set[str]:
-    """The groups of a comparison, by its tables, that read other prompts than their reference."""
+    """The groups of a comparison that read other prompts than their reference."""
     held = tables["settings"].rows() if "settings" in tables else ()
     read = {row["run"]: row["value"] for row in held if row["setting"] == "prompts.hash"}
     runs: dict[str, set[str]] = {}
@@ -101,14 +98,14 @@ def on_other_prompts(tables: Mapping[str, Table]) -> set[str]:
 
 
 def _runs(record: RunRecord) -> list[tuple[str, str, str]]:
-    """The runs of a comparison, each with what it read and how its weights are rounded; nothing of other studies."""
+    """The runs of a comparison: name, what it read, how its weights are quantised; empty for other records."""
     found = record.findings.get("comparison")
     held = found.tables.get("runs") if found else None
     return [] if held is None else [(row["run"], row["read"], row["quantised"]) for row in held.rows()]
 
 
 def is_study(record: RunRecord) -> bool:
-    """Whether the record is of a study, which has no model or prompts of its own."""
+    """Whether the record is of a study."""
     return "study" in record.spec
 
 
@@ -120,7 +117,7 @@ def model_name(record: RunRecord) -> str:
 
 
 def heading(record: RunRecord) -> str:
-    """The model's name for the top of the page, of a path only its end; of a comparison, what is compared."""
+    """The model's name for the top of the page, of a path only its end; for a comparison what is compared."""
     compared = _compared_with(record)
     if compared is None:
         return short_name(model_name(record))
@@ -136,7 +133,7 @@ def title(record: RunRecord) -> str:
 
 
 def _compared_with(record: RunRecord) -> tuple[list[str], str] | None:
-    """The groups that are compared and their reference; None where there is not one reference."""
+    """The compared groups and their reference; None unless there is one reference."""
     match list(references(record).items()):
         case [(reference, groups)]:
             apart = on_other_prompts(record.findings["comparison"].tables)
@@ -165,7 +162,7 @@ def _of_set(prompts: Mapping[str, Any], clusters: Mapping[str, Any] | None = Non
 
 
 def python(record: RunRecord) -> str | None:
-    """The Python that repeats the run; None where the record does not hold a whole specification."""
+    """The Python that repeats the run; None if the record has no full specification."""
     if is_study(record):
         return None
     try:
@@ -175,7 +172,7 @@ def python(record: RunRecord) -> str | None:
 
 
 def caution(record: RunRecord) -> str:
-    """What holds of every number of the record: arrays that nobody checked; of a comparison, how its runs differ."""
+    """A warning on all numbers: unchecked arrays, or differences between the runs of a comparison."""
     if record.model.get("selfcheck"):
         return f"Captured by {record.spec.get('tool', 'another program')}; self-check: {record.model['selfcheck']}."
     said = [CHANGED.format(f"Quantised weights of {run}", "quantised") for run, _, kinds in _runs(record) if kinds]
@@ -189,10 +186,7 @@ def caution(record: RunRecord) -> str:
 
 
 def _settings_of_probes(tables: Mapping[str, Table]) -> Iterator[str]:
-    """`manifold.site: v (a and b), resid (c)`: what the runs of a comparison measured in different ways.
-
-    Sizes of samples (`n_...`) and seeds are left aside, and runs without the probe.
-    """
+    """`manifold.site: v (a and b), resid (c)`: probes' settings that differ, but sample sizes and seeds."""
     ran = {(row["run"], row["probe"]) for row in tables["numbers"].rows()} if "settings" in tables else ()
     found: dict[str, dict[str, list[str]]] = {}
     for row in tables["settings"].rows() if ran else ():
@@ -206,7 +200,7 @@ def _settings_of_probes(tables: Mapping[str, Table]) -> Iterator[str]:
 
 
 def methods(record: RunRecord) -> str:
-    """The sentences for a methods section: model and weights, prompts, and how the numbers were judged."""
+    """Sentences for a methods section: model and weights, prompts, and statistics."""
     if is_study(record):
         return f"We ran the study {model_name(record)} of {tool(record.environment)}."
     model = record.model
@@ -234,13 +228,12 @@ def usual_n(scalars: Sequence[Scalar]) -> str:
 
 
 def corrected(s: Scalar) -> str:
-    """A scalar's p with what it was corrected over; empty without one."""
     over = f", corrected over {s.p_over}" if s.p_over else ""
     return "" if s.p is None else p_equals(s.p, s.is_p_least) + over
 
 
 def bibtex(record: RunRecord) -> str:
-    """An entry for the tool whose note pins this run: weights, n, nulls and interval methods."""
+    """A BibTeX entry whose note identifies this run: weights, n, nulls and interval methods."""
     found = _headline(record)
     nulls = dict.fromkeys(s.null.name for s in found if s.null)
     intervals = dict.fromkeys(s.interval_method for s in found if s.interval)
@@ -258,7 +251,7 @@ def bibtex(record: RunRecord) -> str:
 
 
 def software_entry(key: str, environment: Mapping[str, Any], created: str, note: Sequence[str]) -> str:
-    """A BibTeX entry for the tool as it was in `environment`, with what pins the numbers as its note."""
+    """A BibTeX entry for the version of interp in `environment`, with this note."""
     entry = {
         "title": "{interp}: a calibrated instrument for the geometry of uncertainty inside language models",
         "author": "{The interp authors}",
@@ -271,14 +264,13 @@ def software_entry(key: str, environment: Mapping[str, Any], created: str, note:
 
 
 def tool(environment: Mapping[str, Any]) -> str:
-    """The tool with its version and the revision of its code, as a record of its environment has them."""
+    """`interp` with its version and the revision of its code."""
     code = environment.get("code") or {}
     revision = f", revision {str(code['revision'])[:12]}" if code.get("revision") else ""
     return f"interp {version(environment)}{revision}{' with local changes' if code.get('dirty') else ''}"
 
 
 def version(environment: Mapping[str, Any]) -> str:
-    """The version of the tool."""
     return str(environment.get("packages", {}).get("interp") or "of unknown version")
 
 
@@ -290,7 +282,7 @@ _TEX = str.maketrans(
 
 
 def tex(text: str) -> str:
-    """A text that TeX prints as it stands."""
+    """A text with the special characters of TeX escaped."""
     return printable(text).translate(_TEX)
 
 

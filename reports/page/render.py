@@ -1,7 +1,6 @@
-"""`report.html`: one self-contained page drawn from a run record, and from nothing else.
+"""`report.html`: one self-contained page, a pure function of a run record.
 
-The page is a pure function of the record: rendered twice it is the same to the byte. It fetches nothing; plotly.js is
-part of it.
+It fetches nothing; plotly.js is part of it.
 """
 
 import re
@@ -38,13 +37,13 @@ RULE = (
 )
 
 N_OPEN = 2
-"""Figures of a probe that are drawn at once; the others open on request."""
+"""Figures of a probe that are open at first."""
 
 N_ANSWERS = 20
-"""Answers on the first screen beside the leading one, at most."""
+"""The most answers on the first screen, beside the leading one."""
 
 GENERATOR = '<meta name="generator" content="interp">'
-"""What every page of ours holds, so that none replaces another's."""
+"""A mark of our pages: no other page is overwritten."""
 
 HOME = Path(__file__).parent.parent
 PLOTLY = HOME / "vendor" / "plotly-cartesian-4.1.1.min.js"
@@ -56,7 +55,7 @@ def render(record: RunRecord, target: Path | None = None) -> Path:
 
 
 def write_page(target: Path, text: str) -> Path:
-    """Write a page, whole or not at all; `RecordError` where it cannot be written, or is another's."""
+    """Write a page, whole or not at all; `RecordError` if that fails, or the file is not ours."""
     fix = "Mend that or choose another place; records stay whole, and `interp report` draws the page of one."
 
     def is_ours(there: Path) -> bool:
@@ -104,7 +103,7 @@ def page(
     name: str, sheets: Sequence[str] = (), scripts: Sequence[str | Path] = (),
     looks: Mapping[str, Any] | None = None, **values: Any,
 ) -> str:  # fmt: skip
-    """A template with our style sheet and its own, its scripts, and the policy that lets nothing else run."""
+    """A template with our style sheet and its own, its scripts, and a policy that allows nothing else."""
     style, code = style_sheet() + "".join(map(static, sheets)), list(map(static, scripts))
     return templates_of_pages().get_template(name).render(
         about=about, policy=policy(code, [style]), style=style, scripts=code, looks=script_json(looks or {}), **values
@@ -112,14 +111,14 @@ def page(
 
 
 def first_screen(record: RunRecord) -> str:
-    """What stands above the fold of the page, without its figure, as a notebook shows it: in the notebook's colours."""
+    """The first screen of the page without its figure, for a notebook, in the notebook's colours."""
     said, strips = _said(record), {(each.probe, each.name): each.strip for each in headline(record)}
     shown, title = templates_of_pages().get_template("notebook.html"), _title(record, (), said["lead"])
     return shown.render(record=record, about=about, title=title, strip_of=strips, null=NULL, **said)
 
 
 def _said(record: RunRecord) -> dict[str, Any]:
-    """The answers as a template takes them: the first, those after it, and the line of what cannot be told."""
+    """The values of the first screen: the leading answer, the others, open questions, and terms."""
     found = answers(record)
     lead, *others = settled(found) or (None,)
     compared = side_by_side(record.findings)
@@ -141,7 +140,7 @@ def _said(record: RunRecord) -> dict[str, Any]:
 
 
 def explained(parts: Mapping[Any, Iterable[str]]) -> dict[Any, dict[str, str]]:
-    """The terms of `terms.toml` that occur in each part of a page and in none before it, with their meanings."""
+    """For each part of a page, the terms of `terms.toml` that occur first there, with their meanings."""
     terms, found = tomllib.loads(static("page/terms.toml")), {}
     usual = {term: {"pattern": rf"(?<!\w){re.escape(term)}", "meaning": meaning} for term, meaning in terms.items()}
     left = {term: of if isinstance(of, dict) else usual[term] for term, of in terms.items()}
@@ -153,7 +152,7 @@ def explained(parts: Mapping[Any, Iterable[str]]) -> dict[Any, dict[str, str]]:
 
 
 def _title(record: RunRecord, drawn: Sequence[Section], lead: Answer | None) -> str:
-    """The question that the first sentence answers; of a probe that declares none its own, of a study its name."""
+    """The question of the leading answer, by default that of the probe; for a study its title."""
     if about.is_study(record):
         return about.title(record)
     if lead is not None and lead.verdict != "number":
@@ -162,7 +161,7 @@ def _title(record: RunRecord, drawn: Sequence[Section], lead: Answer | None) -> 
 
 
 def tokens(strip: TokenStrip) -> str:
-    """A strip of tokens as a notebook shows it: with its own style and script, in the notebook's colours."""
+    """A strip of tokens for a notebook, with its style and script."""
     return templates_of_pages().get_template("notebook_tokens.html").render(
         strip=strip,
         strips=[],
@@ -196,13 +195,12 @@ def templates_of_pages() -> Environment:
 
 
 def strip_json(strip: TokenStrip) -> str:
-    """A strip for the script of the page."""
     packed = strip.packed()
     return script_json(packed | {"model": printable(strip.model), "tokens": [printable(t) for t in strip.tokens]})
 
 
 def _visible(token: str) -> str:
-    """A token with its ends of lines and its outer spaces as signs."""
+    """A token with newlines and outer spaces as signs."""
     token = token.replace("\n", "⏎").replace("\t", "⇥").replace("\r", "␍")
     bare = token.strip(" ")
     start = len(token) - len(token.lstrip(" "))

@@ -1,4 +1,4 @@
-"""What the page says of each probe: its question, its drawn figures, its tables and its numbers."""
+"""The sections of the page: question, figures, tables and numbers of each probe, and the tables of a comparison."""
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -6,13 +6,14 @@ from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any
 
-from interp.errors import InterpError, UnknownName
+from interp.errors import InterpError
 from interp.findings import Findings, Scalar
 from interp.formatting import short
 from interp.probe import Figure, Question
 from interp.records.answers import Answer
 from interp.records.headlines import Headline, headlines
 from interp.records.labels import label, label_with_unit
+from interp.records.power import class_of
 from interp.records.record import RunRecord
 from interp.registry import load_entry
 from interp.settings import read_fields
@@ -27,11 +28,10 @@ from .tabulate import Listing, listings
 
 @dataclass(frozen=True)
 class Number:
-    """A scalar under its name, with its strip where one can be drawn, and the same on other known models.
+    """A scalar with its name, its strip if one can be drawn, and its values on known models.
 
-    `headline` is how it stands among the headlines; other numbers are not judged together. `truth` is what the shipped
-    tunnel would give if it predicted exactly, with words for it, where it is known; on the page of the tunnel itself
-    the strip holds it.
+    `headline` is its entry among the headlines. `truth` is the value of exact predictions on the shipped tunnel, with
+    words for it, if known; on the page of the tunnel itself the strip shows it.
     """
 
     probe: str
@@ -45,10 +45,7 @@ class Number:
 
 @dataclass(frozen=True)
 class Drawn:
-    """A figure on the page: its texts, its content as JSON, its table; `problem` says why there is no drawing.
-
-    A table that an earlier figure shows already is linked to (`table_above`), not shown again.
-    """
+    """A figure on the page; `problem` is the reason if it is not drawn, `table_above` its table if shown earlier."""
 
     id: str
     title: str
@@ -62,10 +59,7 @@ class Drawn:
 
 @dataclass(frozen=True)
 class Section:
-    """One probe: `problem` says why its figures are missing, `tables` are those that no figure shows.
-
-    `certified` is what its certificate says, and where that lies.
-    """
+    """One probe; `problem` is the reason for missing figures, `certified` a sentence and its address."""
 
     probe: str
     question: str
@@ -84,7 +78,7 @@ def sections(record: RunRecord) -> tuple[Section, ...]:
 
 
 def headline(record: RunRecord) -> tuple[Number, ...]:
-    """The numbers that the page puts first."""
+    """The headline numbers."""
     is_tunnel = the_tunnel().is_of(record)
     others = [known for known in calibrations() if not known.is_of(record)]
     found = []
@@ -93,20 +87,20 @@ def headline(record: RunRecord) -> tuple[Number, ...]:
         truth = TRUTHS.get(name)
         drawn = strip(each.scalar, truth[0] if truth and is_tunnel else math.nan)
         has_target = "target" in record.spec.get("probes", {}).get(each.probe, {})
-        alike = () if has_target else others  # the known models were read for the default
-        beside = tuple((known, known.numbers[name]) for known in alike if name in known.numbers)
+        comparable = () if has_target else others  # the known models were read for the default
+        beside = tuple((known, known.numbers[name]) for known in comparable if name in known.numbers)
         found.append(Number(each.probe, each.name, each.scalar, drawn, each, beside, truth))
     return tuple(found)
 
 
 def _tables(findings: Mapping[str, Findings]) -> Mapping[str, Table]:
-    """The tables of a comparison; none of one that an earlier version made, which says less."""
+    """The tables of a comparison; empty if an earlier version made it."""
     tables = findings["comparison"].tables if "comparison" in findings else {}
     return tables if "found" in tables.get("differences", ()) else {}
 
 
 def _compared(tables: Mapping[str, Table]) -> Iterator[tuple[Mapping[Any, Any], str]]:
-    """What the study `comparison` puts first: a row for each headline number of each group, and what it is called."""
+    """Each headline number of each group in a comparison: its row and label."""
     table = tables.get("differences")
     for row in () if table is None else table.rows():
         if row["is_headline"]:
@@ -136,7 +130,7 @@ COUNTED = (CONFIRMED, UNCHECKED)
 
 
 def differences(findings: Mapping[str, Findings]) -> dict[tuple[str, str], dict[str, list[Difference]]]:
-    """The measurements of each group and its reference by what was found, those that answer questions first."""
+    """The measurements of each group and its reference by what was found, in the order of the questions."""
     tables = _tables(findings)
     rows = {KEY(row): row for row, _ in _compared(tables)}
     found: dict[tuple[str, str], dict[str, list[Difference]]] = {}
@@ -152,14 +146,14 @@ def differences(findings: Mapping[str, Findings]) -> dict[tuple[str, str], dict[
 
 
 def answering_first(rows: Iterable[Mapping[Any, Any]], tables: Mapping[str, Table]) -> list[Mapping[Any, Any]]:
-    """Rows of a comparison, those whose numbers answer questions first, in the order of the questions."""
+    """Rows of a comparison in the order of the questions that they answer, others last."""
     order = [*dict.fromkeys(key for keys in asked_in(tables).values() for key in keys)]
     place = {key: i for i, key in enumerate(order)}
     return sorted(rows, key=lambda row: place.get(KEY(row)[:2], len(order)))
 
 
 def asked_in(tables: Mapping[str, Table]) -> dict[str, dict[tuple[str, str], dict[str, str]]]:
-    """The questions of a comparison, each with the headline numbers that answer it: what they are called, by group."""
+    """The questions of a comparison, each with the headline numbers that answer it, and their labels by group."""
     names = {KEY(row): name for row, name in _compared(tables)}
     asked: dict[str, dict[tuple[str, str], dict[str, str]]] = {}
     for row in tables["answers"].rows() if "answers" in tables else ():
@@ -170,7 +164,7 @@ def asked_in(tables: Mapping[str, Table]) -> dict[str, dict[tuple[str, str], dic
 
 @dataclass(frozen=True)
 class Cell:
-    """A number of one group and its answer by it; `mark` says how it differs from the reference, if that was tested."""
+    """A number of one group and its answer; `mark` is the result of its test against the reference."""
 
     value: str
     mark: str = ""
@@ -181,7 +175,7 @@ class Cell:
 
 _Key = tuple[str, str, str]
 KEY, REFERENCE = itemgetter("probe", "name", "group"), itemgetter("probe", "name", "against")
-"""Where a row of a comparison stands, and where the row that it is compared with stands."""
+"""The keys of a row of a comparison, and of the row of its reference."""
 Rows = tuple[tuple[str, tuple[tuple[str, tuple[Cell, ...]], ...]], ...]
 """Questions with the numbers that answer them by name, a cell for each group."""
 
@@ -221,7 +215,7 @@ def side_by_side(findings: Mapping[str, Findings]) -> tuple[tuple[str, ...], Row
 
 
 def said_and_shown(tables: Mapping[str, Table]) -> tuple[dict[_Key, dict[str, None]], set[_Key]]:
-    """What each number answers, and which stand out: by that, and where one answers nothing by the band of its null."""
+    """The answers of each number, and the numbers with a positive answer, or without an answer outside their null."""
     said: dict[_Key, dict[str, None]] = {}
     for row in tables["answers"].rows() if "answers" in tables else ():
         if row["said"]:
@@ -231,17 +225,15 @@ def said_and_shown(tables: Mapping[str, Table]) -> tuple[dict[_Key, dict[str, No
 
 
 def question_of(probe: str) -> str:
-    """What a probe asks; of the figures of a tunnel's card how far it is from the posterior."""
+    """The question of a probe, or of a tunnel's card."""
     if probe == "tunnel":
         return "How far is the tunnel from the exact posterior?"
-    try:
-        return load_entry("probe", probe).question
-    except UnknownName:  # a record outlives the probe it was made with
-        return probe.replace("_", " ")
+    cls = class_of(probe)
+    return cls.question if cls else probe.replace("_", " ")
 
 
 def opening(drawn: Sequence[Section], lead: Answer | None) -> Drawn | None:
-    """The figure above the fold: the main one of the probe that gives the first answer, else the first of the page."""
+    """The figure of the first screen: the main one of the leading answer's probe, else the first of the page."""
     own = [section for section in drawn if lead is not None and section.probe == lead.headline.probe]
     return next((figure for section in (*own, *drawn) for figure in section.figures if figure.plot), None)
 
@@ -266,7 +258,7 @@ def _section(record: RunRecord, name: str, findings: Findings, tables: Mapping[s
 
 
 def _figures(record: RunRecord, name: str, findings: Findings) -> tuple[str, tuple[Figure, ...], str | None]:
-    """The probe's question and figures, and what stood in their way: a record outlives the probe it was made with."""
+    """The probe's question and figures, and the reason if the installed probe cannot draw them."""
     question, kind = "", "study" if record.spec.get("study") == name else "probe"
     try:
         cls: type[Question] = load_entry(kind, name)

@@ -1,4 +1,4 @@
-"""What keeps a page from running or fetching anything but its own: its policy, and JSON that cannot leave its tag."""
+"""The content-security policy of a page, and JSON that cannot end its script element."""
 
 import base64
 import hashlib
@@ -11,10 +11,9 @@ _ESCAPES = {ord(c): f"\\u{ord(c):04x}" for c in "<>&\u2028\u2029"}
 
 
 def policy(scripts: Iterable[str], styles: Iterable[str]) -> str:
-    """The content-security policy of a page with these inline scripts and style sheets, and nothing else.
+    """A policy that allows only these inline scripts and style sheets, by hash.
 
-    Scripts and sheets run by hash alone. Plotly sets `style` attributes (no element of ours has one) and opens an empty
-    style sheet of its own, which the hash of the empty text admits; its picture export needs `data:` and `blob:`.
+    Plotly needs `style` attributes, an empty style sheet, and for its picture export `data:` and `blob:`.
     """
     directives = {
         "default-src": ["'none'"],
@@ -33,7 +32,7 @@ def _hash(text: str) -> str:
 
 
 def address(path: str) -> str:
-    """A relative path as a link has it; with `./` in front no name can be taken for a scheme."""
+    """A relative path for a link; with `./` no name is read as a scheme."""
     return "./" + quote(path)
 
 

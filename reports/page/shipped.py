@@ -1,10 +1,8 @@
-"""What ships with the tool and is shown beside the numbers of a run: two known models, and the certificate of a probe.
+"""What ships with interp and is shown beside the numbers of a run: two known models, and certificates.
 
-`calibration.json` holds every headline number of the same probes on two known models, with its interval and its null,
-and what the runs were: a user's model stands between them. The first is the shipped wind tunnel, whose exact posterior
-is known; the second a language model. `certificates.json` is made from the records under `examples/certificates`. A run
-of other code, or with other parameters, is told so: the certificate is then of another probe than the one that was run,
-if only a little. How both are made is told in `examples/README.md`.
+`calibration.json` has every headline number of the probes on the shipped wind tunnel and on a language model;
+`certificates.json` is made from the records in `examples/certificates`. `examples/README.md` says how. A run with other
+code or parameters than a certificate says so.
 """
 
 import json
@@ -29,12 +27,12 @@ TRUTHS: Mapping[str, tuple[float, str]] = {
     "sula.outcome_mass": (1.0, "only outcomes can follow"),
     "depth_use.copies_gain": (0.0, "a copied observation adds no evidence"),
 }
-"""What a reader who answers with the exact posterior would give, by headline number of the task bijection."""
+"""The values of exact predictions, by headline number of the task bijection, with words for them."""
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """One model's headline numbers by `probe.name`, and what the run was."""
+    """One model's headline numbers by `probe.name`, and facts about the run."""
 
     model: str
     made: Mapping[str, Any]
@@ -42,17 +40,17 @@ class Calibration:
 
     @property
     def name(self) -> str:
-        """How the page names the model: `tunnel:bijection-gpt-neox`, `smollm2-135m-instruct`."""
+        """The model's name on the page: `smollm2-135m-instruct`."""
         return last_part(self.model)
 
     def is_of(self, record: RunRecord) -> bool:
-        """Whether a record is of the very weights."""
+        """Whether a record is of the same weights."""
         return record.model.get("fingerprint") == self.made["fingerprint"]
 
 
 @cache
 def calibrations() -> tuple[Calibration, Calibration]:
-    """The tunnel and the language model; the data file, read once."""
+    """The tunnel and the language model."""
     tunnel, language_model = (
         Calibration(each["model"], each["made"], {name: scalar_in(kept) for name, kept in each["numbers"].items()})
         for each in json.loads(CALIBRATION.read_text(encoding="utf-8"))
@@ -61,7 +59,7 @@ def calibrations() -> tuple[Calibration, Calibration]:
 
 
 def the_tunnel() -> Calibration:
-    """The shipped wind tunnel, the one of the two whose truth is known."""
+    """The shipped wind tunnel."""
     return calibrations()[0]
 
 
@@ -69,17 +67,17 @@ CERTIFICATES = Path(__file__).parent.parent / "certificates.json"
 SITE = "https://interp-authors.github.io/interp/certificates/"
 
 _NOT_COMPARED = ("seed",)
-"""Parameters that every simulation sets anew; those that simulations shrink are not compared either."""
+"""Parameters that every simulation sets; those that simulations shrink are not compared either."""
 
 
 @cache
 def certificates() -> Mapping[str, Any]:
-    """What is known of every certified probe; the data file, read once."""
+    """The contents of `certificates.json`, by probe."""
     return json.loads(CERTIFICATES.read_text(encoding="utf-8"))
 
 
 def certificate_line(probe: str, record: RunRecord, known: Mapping[str, Any] | None = None) -> tuple[str, str]:
-    """A sentence on the certificate of a probe, and the address of its page; both empty where there is none."""
+    """A sentence on the certificate of a probe, and the address of its page; both empty if there is none."""
     found = (certificates() if known is None else known).get(probe)
     if found is None:
         return "", ""
@@ -122,6 +120,6 @@ def _differences(probe: str, record: RunRecord, found: Mapping[str, Any]) -> str
 
 
 def _range(shares: Sequence[float]) -> str:
-    """`0.5 to 4.5 %`, or one share where all are alike."""
+    """`0.5 to 4.5 %`, or one share if all are equal."""
     low, high = (f"{100 * x:.1f}".removesuffix(".0") for x in (min(shares), max(shares)))
     return f"{low} %" if low == high else f"{low} to {high} %"

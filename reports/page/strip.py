@@ -1,4 +1,4 @@
-"""The strip beside a headline number: its value and interval against the band of its null, to one scale."""
+"""The strip beside a number: value and interval against the band of its null, on one scale."""
 
 import math
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ WIDTH, PAD = 160, 6
 
 @dataclass(frozen=True)
 class Strip:
-    """Positions along the strip, in SVG units; pairs are (left, right), None where the scalar has no such thing."""
+    """Positions along the strip, in SVG units; pairs are (left, right), None if the scalar has none."""
 
     value: float
     zero: float
@@ -22,10 +22,7 @@ class Strip:
 
 
 def strip(scalar: Scalar, truth: float = math.nan) -> Strip | None:
-    """The strip of a scalar, with the truth where it is known; None where nothing finite stands beside its value.
-
-    Every strip holds 0. All fractions share the scale from 0 to 1, so that their strips can be compared.
-    """
+    """The strip of a scalar, including 0 (for fractions 0 to 1), or None if there is nothing to compare."""
     interval = scalar.interval if scalar.interval and _finite(*scalar.interval) else None
     null = scalar.null.value if scalar.null and _finite(scalar.null.value) else None
     band = scalar.null.band if scalar.null and _finite(*scalar.null.band) else None

@@ -1,4 +1,4 @@
-"""Tables of the page: the first rows as HTML; the whole, gzipped, as columns that the page sorts and saves as CSV."""
+"""Tables of the page: the first rows as HTML, the whole gzipped, which the page sorts and saves as CSV."""
 
 import base64
 import gzip
@@ -16,14 +16,14 @@ N_ROWS = 30
 """Rows that the page shows of a table."""
 
 EMBEDDED_BYTES = 700_000
-"""What all embedded tables of a page may take together; the largest ones then point to their Parquet files."""
+"""The most bytes of all embedded tables; the largest tables are then left to their Parquet files."""
 
 _LONG = 24  # characters of a text that wants a wide column
 
 
 @dataclass(frozen=True)
 class Column:
-    """A column's name, its unit where that says more, and how its cells are set: numbers, long texts or words."""
+    """A column's name, its unit if informative, and the kind of its cells."""
 
     name: str
     unit: str
@@ -32,7 +32,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Listing:
-    """A table as the page shows it. `data` are all its columns as JSON, gzipped, in base 64; empty on a full page."""
+    """A table on the page. `data` has all columns as JSON, gzipped, in base 64; empty if the page has no room."""
 
     probe: str
     name: str
@@ -45,7 +45,7 @@ class Listing:
 
 
 def listings(tables: Mapping[str, Mapping[str, Table]]) -> dict[str, dict[str, Listing]]:
-    """Every table of every probe, the smallest embedded whole until the page has no more room for them."""
+    """Every table of every probe; the smallest are embedded until the page has no more room."""
     whole = {(p, t): _packed(table) for p, named in tables.items() for t, table in named.items()}
     room, fits = EMBEDDED_BYTES, set()
     for key in sorted(whole, key=lambda k: (len(whole[k]), k)):

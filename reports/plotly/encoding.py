@@ -1,10 +1,8 @@
-"""A figure as plain JSON, with the data's own text shown to the letter.
+"""A figure as plain JSON, with the text of data escaped.
 
-Plotly reads a small HTML in every text it shows. Titles, annotations and hover templates are the probe's own words and
-may use bare `<br> <b> <i> <sub> <sup> <extra>`; data in them has to be escaped, and stays so. Names, categories and
-`customdata` are data and are escaped, so that a prompt that is HTML appears as it was written. `text` and `hovertext`
-are data that a probe may have put together: `<br>` breaks the line, what is escaped already stays so, and all else is
-escaped.
+Plotly reads a small HTML in every text. Titles, annotations and hover templates are the probe's own words and may use
+bare `<br> <b> <i> <sub> <sup> <extra>`. Names, categories and `customdata` are data and are escaped. `text` and
+`hovertext` are data that a probe may have composed: `<br>` breaks the line, escaped text stays, the rest is escaped.
 """
 
 import base64
@@ -27,15 +25,12 @@ _LINE, _N_LINES = 64, 6
 
 
 def encode(value: Any) -> Any:
-    """Plain JSON values; numeric arrays as plotly's typed arrays, texts escaped by where they stand."""
+    """Plain JSON values: numeric arrays as plotly's typed arrays, texts escaped by their place."""
     return mapped(texts_escaped(value), _plain)
 
 
 def texts_escaped(value: Any, key: str = "", own: bool = False) -> Any:
-    """The figure with its texts escaped by where they stand, and its numbers as they are.
-
-    `key` is the name under which the value stands, `own` says that it is within the probe's own words.
-    """
+    """The figure with its texts escaped by their place: `key` is the name of the value, `own` marks own words."""
     if isinstance(value, Mapping):
         return {
             str(k): texts_escaped(v, str(k), own or not _OWN_WORDS.isdisjoint(str(k).split(".")))
@@ -44,7 +39,7 @@ def texts_escaped(value: Any, key: str = "", own: bool = False) -> Any:
     if isinstance(value, np.ndarray) and value.dtype.kind in "iuf":
         return value
     if isinstance(value, np.ndarray | list | tuple):
-        # An array of templates holds data beside markup, and the two cannot be told apart: escape it all.
+        # an array of templates may mix data and markup: escape it all
         return [texts_escaped(v, key, own and key == "annotations") for v in value]
     if isinstance(value, np.generic):
         return texts_escaped(value.item(), key, own)
@@ -54,7 +49,7 @@ def texts_escaped(value: Any, key: str = "", own: bool = False) -> Any:
 
 
 def mapped(value: Any, leaf: Callable[[Any, str], Any], key: str = "") -> Any:
-    """A part of a figure with `leaf` in the place of all that is no mapping or list: given that, and its name."""
+    """A part of a figure with every value `x`, under the name `key`, replaced by `leaf(x, key)`."""
     if isinstance(value, Mapping):
         return {name: mapped(part, leaf, name) for name, part in value.items()}
     return [mapped(part, leaf, key) for part in value] if isinstance(value, list | tuple) else leaf(value, key)
@@ -69,7 +64,7 @@ def _plain(value: Any, key: str) -> Any:
 
 
 def _typed(array: np.ndarray) -> Any:
-    """`{dtype, bdata, shape}`: a third of the size of written numbers. Single precision is enough for a screen."""
+    """`{dtype, bdata, shape}` in single precision, a third of the size of written numbers."""
     if array.size == 0:
         return []
     kind = "f4" if array.dtype.kind == "f" or np.abs(array).max() >= 2**31 else "i4"
@@ -89,7 +84,7 @@ def _text(text: str, key: str, own: bool) -> str:
 
 
 def _wrapped(text: str) -> str:
-    """A text of the data, escaped, in lines that fit beside a point; the end of a very long one is left out."""
+    """A text of the data, escaped, in lines that fit beside a point, and cut if very long."""
     if len(text) <= _LINE:
         return escaped(text)
     lines = textwrap.wrap(text, _LINE, max_lines=_N_LINES, placeholder=" …")
@@ -97,5 +92,4 @@ def _wrapped(text: str) -> str:
 
 
 def escaped(text: str) -> str:
-    """A text that plotly shows to the letter."""
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

@@ -1,4 +1,4 @@
-"""The map of an activation patching: what each layer and position brings back."""
+"""The map of an activation patching: the recovered share by layer and position."""
 
 from typing import TYPE_CHECKING, Literal
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def patching(found: "PatchingMap", theme: Literal["light", "dark"] = "light") -> "go.Figure":
-    """Recovered share by layer and position; a cross marks what no random move of the whole map does, p ≤ 0.05."""
+    """Recovered share by layer and position; a cross marks p ≤ 0.05, corrected over the map."""
     import plotly.graph_objects as go
 
     words = [f"{at} {found.corrupted_tokens[at]!r}" for at in found.positions]

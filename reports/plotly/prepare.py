@@ -1,7 +1,6 @@
-"""From a plotly figure to what the page draws: checked against the bundle, thinned, laid out, encoded.
+"""From a plotly figure to the page's: checked against the bundle, thinned, laid out, encoded.
 
-Colours, margins and the place of the legend are the page's. Plotly's sliders and menus cannot be reached with the
-keyboard, so they leave the figure and are described here for native ones.
+Plotly's sliders and menus cannot be reached with the keyboard: the page gets a description for native ones.
 """
 
 import re
@@ -41,10 +40,7 @@ _TICKS = frozenset({"dtick", "nticks", "tickmode", "tickvals", "type"})
 
 @dataclass(frozen=True)
 class Plot:
-    """A figure ready for the page: its content, a sentence for each thinned trace, its columns of panels.
-
-    `content` is `{data, layout, frames, controls}`; the page makes native sliders and menus of the controls.
-    """
+    """A figure for the page: `{data, layout, frames, controls}`, a sentence per thinned trace, columns of panels."""
 
     content: Mapping[str, Any]
     thinned: tuple[str, ...]
@@ -52,7 +48,7 @@ class Plot:
 
 
 def themed(figure: Figure, theme: Literal["light", "dark"]) -> "go.Figure":
-    """A probe's figure as a notebook shows it: the page's template and background, with plotly's own controls."""
+    """A probe's figure for a notebook: the page's template, with plotly's own controls."""
     import plotly.graph_objects as go
 
     own: dict[str, Any] = figure.plot.layout.to_plotly_json()
@@ -75,7 +71,7 @@ _COORDINATES = ("x", "y", "z", "a", "b", "c", "values")
 
 
 def undrawable(figure: "go.Figure") -> str | None:
-    """Why the page cannot draw a figure, in words; None where it can."""
+    """The reason why the page cannot draw a figure, or None."""
     data, frames = _traces(figure)
     traces = _in_all(data, frames)
     foreign = sorted({str(trace.get("type", "scatter")) for trace in traces} - TRACE_TYPES)
@@ -85,7 +81,7 @@ def undrawable(figure: "go.Figure") -> str | None:
 
 
 def _has_points(trace: Mapping[str, Any]) -> bool:
-    """Whether a trace has something to draw: of every coordinate that it gives a value that is known."""
+    """Whether every coordinate of a trace has some known value."""
     given = [np.asarray(trace[name]) for name in _COORDINATES if _is_array(trace.get(name))]
     return all(
         np.isfinite(v).any() if v.dtype.kind in "iuf" else any(x is not None for x in v.ravel().tolist()) for v in given
@@ -93,19 +89,19 @@ def _has_points(trace: Mapping[str, Any]) -> bool:
 
 
 def prepare(figure: "go.Figure") -> Plot:
-    """A figure that `undrawable` has nothing against, as the page draws it."""
+    """A drawable figure for the page."""
     data, frames = _traces(figure)
     own_layout: dict[str, Any] = figure.layout.to_plotly_json()
     layout = page_layout(own_layout, data)
     left_edges = {tuple(a.get("domain", ()))[:1] for name, a in layout.items() if name.startswith("xaxis")}
     content = {
-        "data": [encode(_thinned(trace)) for trace in data],
+        "data": [encode(thinned(trace)[0]) for trace in data],
         "layout": encode(layout),
-        "frames": [{**encode(f), "data": [encode(_thinned(trace)) for trace in f["data"]]} for f in frames],
+        "frames": [{**encode(f), "data": [encode(thinned(trace)[0]) for trace in f["data"]]} for f in frames],
         "controls": controls(own_layout),
     }
-    sentences = (_sentence(trace) for trace in data)
-    return Plot(content, tuple(dict.fromkeys(s for s in sentences if s)), n_columns=max(1, len(left_edges)))
+    sentences = dict.fromkeys(said for trace in data if (said := thinned(trace)[1]))
+    return Plot(content, tuple(sentences), n_columns=max(1, len(left_edges)))
 
 
 def _traces(figure: "go.Figure") -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
@@ -116,46 +112,31 @@ def _traces(figure: "go.Figure") -> tuple[list[dict[str, Any]], list[dict[str, A
 
 
 def _in_all(data: list[dict[str, Any]], frames: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The traces of a figure and of all its frames."""
     return [*data, *(trace for frame in frames for trace in frame["data"])]
 
 
-def _thinned(trace: Mapping[str, Any]) -> Any:
-    keep = kept_points(trace)
-    return trace if keep is None else picked(trace, keep, trace_length(trace))
+def thinned(trace: Mapping[str, Any]) -> tuple[Any, str]:
+    """A trace with at most `N_POINTS` points, and a sentence that says so; a shorter trace as it is.
 
-
-def _sentence(trace: Mapping[str, Any]) -> str | None:
-    keep: np.ndarray | None = kept_points(trace)
-    if keep is None:
-        return None
-    name = f" of “{trace['name']}”" if trace.get("name") else ""
-    return f"{len(keep):,} of the {trace_length(trace):,} points{name} are drawn; the table holds them all."
-
-
-def trace_length(trace: Mapping[str, Any]) -> int:
-    """How many points a trace has."""
-    return max((len(trace[axis]) for axis in "xyabc" if _is_array(trace.get(axis))), default=0)
-
-
-def kept_points(trace: Mapping[str, Any]) -> np.ndarray | None:
-    """Which points of a long scatter trace are drawn, the same for all traces of its length; None where all are.
-
-    Lines keep evenly spaced points; markers a fixed random choice, since even spacing would pick always the same
-    positions out of regular sequences. Other kinds of traces are counts or matrices and stay whole.
+    Lines keep evenly spaced points; markers a fixed random choice, since even spacing would always pick the same
+    positions of regular sequences. Other kinds of traces are counts or matrices and stay whole.
     """
-    n = trace_length(trace)
+    n = max((len(trace[axis]) for axis in "xyabc" if _is_array(trace.get(axis))), default=0)
     if n <= N_POINTS or not str(trace.get("type", "scatter")).startswith("scatter"):
-        return None
+        return trace, ""
     if "lines" in str(trace.get("mode", "lines")):
-        return np.unique(np.linspace(0, n - 1, N_POINTS).astype(int))
-    return np.sort(np.random.default_rng(0).choice(n, N_POINTS, replace=False))
+        keep = np.unique(np.linspace(0, n - 1, N_POINTS).astype(int))
+    else:
+        keep = np.sort(np.random.default_rng(0).choice(n, N_POINTS, replace=False))
+    name = f" of “{trace['name']}”" if trace.get("name") else ""
+    said = f"{len(keep):,} of the {n:,} points{name} are drawn; the table holds them all."
+    return _picked(trace, keep, n), said
 
 
-def picked(value: Any, keep: np.ndarray, n: int) -> Any:
-    """A trace (or a part of it) with every array of `n` entries cut down to those to keep."""
+def _picked(value: Any, keep: np.ndarray, n: int) -> Any:
+    """A trace (or a part of it) with only these entries of every array of `n` entries."""
     if isinstance(value, Mapping):
-        return {key: picked(part, keep, n) for key, part in value.items()}
+        return {key: _picked(part, keep, n) for key, part in value.items()}
     if _is_array(value) and len(value) == n:
         return value[keep] if isinstance(value, np.ndarray) else [value[i] for i in keep]
     return value
@@ -166,7 +147,7 @@ def _is_array(value: Any) -> bool:
 
 
 def page_layout(layout: Mapping[str, Any], traces: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """A figure's layout without what the page does in its own way."""
+    """A figure's layout without what the page sets itself."""
     kept = {name: value for name, value in layout.items() if name not in _PAGES_OWN}
     kept["legend"] = {k: v for k, v in kept.get("legend", {}).items() if k not in _LEGEND_PLACE}
     if any(note.get("yref") == "paper" and note.get("y", 0) >= 1 for note in kept.get("annotations", ())):
@@ -185,8 +166,7 @@ def _values_along(axis: str, traces: Sequence[Mapping[str, Any]]) -> list[np.nda
 
 
 def _axis(axis: Mapping[str, Any], values: Sequence[np.ndarray]) -> dict[str, Any]:
-    """An axis whose title fits beside the plot, whose few whole numbers (layers) have no ticks between them, and on
-    which powers of ten are read without counting ticks."""
+    """An axis with a wrapped title, no ticks between few whole numbers, and labelled powers of ten."""
     title = axis.get("title", {})
     lines = _even_lines(title.get("text") or "")
     framed = {**axis, "title": {**title, "text": "<br>".join(lines)}} if lines else dict(axis)
@@ -200,13 +180,13 @@ def _axis(axis: Mapping[str, Any], values: Sequence[np.ndarray]) -> dict[str, An
 
 
 def _decades(values: Sequence[np.ndarray]) -> float:
-    """How many powers of ten the positive ones among the values span."""
+    """The powers of ten that the positive values span."""
     known = np.concatenate([v[np.isfinite(v) & (v > 0)] for v in values if v.dtype.kind in "iuf"] or [np.ones(1)])
     return float(np.log10(known.max() / known.min())) if known.size else 0.0
 
 
 def _even_lines(text: str) -> list[str]:
-    """A title in as few lines as fit, of about one length."""
+    """A title in as few lines as fit, of similar length."""
     lines = textwrap.wrap(text, _AXIS_LINE)
     narrower = (textwrap.wrap(text, width) for width in range(1, _AXIS_LINE))
     return next((even for even in narrower if len(even) == len(lines)), lines)
@@ -217,7 +197,7 @@ def _is_whole(values: np.ndarray) -> bool:
 
 
 def controls(layout: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The sliders and menus of a layout: label, active choice, and what each choice calls with what."""
+    """The sliders and menus of a layout: label, active choice, and the call of each choice."""
     sliders = [_control("slider", content, content.get("steps", ())) for content in layout.get("sliders", ())]
     return sliders + [
         _control("menu", content, content.get("buttons", ())) for content in layout.get("updatemenus", ())
@@ -234,8 +214,7 @@ def _control(kind: str, content: Mapping[str, Any], choices: Sequence[Mapping[st
 
 
 def _packed(args: Sequence[Any]) -> list[Any]:
-    """Arguments whose first may say of every trace whether it is shown: as `1011`, since a page has hundreds."""
-    # with arrays as lists, which every call takes
+    """Arguments of a call, with arrays as lists, and the visibility of traces as `1011`, since a page has hundreds."""
     packed = encode(mapped(args, lambda value, _: value.tolist() if isinstance(value, np.ndarray) else value))
     shown = packed[0].get("visible") if packed and isinstance(packed[0], dict) else None
     if isinstance(shown, list) and all(isinstance(is_shown, bool) for is_shown in shown):

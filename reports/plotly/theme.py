@@ -1,9 +1,8 @@
-"""Colours of the page and of its figures: one scheme for light, one for dark, and the plotly template of each.
+"""Colours of the page and its figures: a light and a dark scheme, and the plotly template of each.
 
-Text keeps a contrast of at least 4.5 to 1 against its background, lines of figures 3 to 1. The series follow Okabe
-and Ito's set for colour-blind readers, moved until that holds and any two stay 18 apart in CIELAB for readers who
-lack one kind of cone; the tests measure both. A figure names the colours of `interp.plotting.PALETTE`, of which no
-eight carry on white and on black: each scheme shows its own colour of the same place instead.
+Text has a contrast of at least 4.5 to 1, lines of figures 3 to 1. The series follow Okabe and Ito, adjusted until any
+two are 18 apart in CIELAB for each kind of colour blindness; the tests measure both. Figures name the colours of
+`interp.plotting.PALETTE`, which each scheme replaces by its own.
 """
 
 from collections.abc import Mapping
@@ -21,7 +20,7 @@ DIVERGING = "RdBu"
 
 @dataclass(frozen=True)
 class Scheme:
-    """The colours of one appearance: background, panels, text, quiet text, rules, links, three states, the figures'."""
+    """The colours of one scheme."""
 
     paper: str
     panel: str
@@ -36,7 +35,7 @@ class Scheme:
     series: tuple[str, ...]
 
     def css(self) -> str:
-        """The colours as custom properties, `--paper: ...;`, and of those of the figures that of the null."""
+        """The colours as custom properties, `--paper: ...;`, with that of nulls."""
         named = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("ring", "series")}
         return " ".join(f"--{name}: {colour};" for name, colour in (named | {"null": NULL}).items())
 
@@ -55,7 +54,7 @@ SCHEMES: Mapping[str, Scheme] = {"light": LIGHT, "dark": DARK}
 
 
 def template(scheme: Scheme) -> dict[str, Any]:
-    """The plotly template of a scheme: everything a figure leaves open (fonts, grids, colours, margins)."""
+    """The plotly template of a scheme: fonts, grids, colours, margins."""
     axis = {
         "gridcolor": scheme.rule, "linecolor": scheme.muted, "zerolinecolor": scheme.rule, "zerolinewidth": 1,
         "tickcolor": scheme.muted, "tickfont": {"color": scheme.muted}, "title": {"standoff": 10}, "automargin": True,
@@ -85,7 +84,7 @@ def template(scheme: Scheme) -> dict[str, Any]:
         "shapedefaults": {"line": {"color": scheme.muted}},
     }  # fmt: skip
     filled = {"colorbar": colorbar, "colorscale": SEQUENTIAL}
-    # A thin ring keeps the pale and the dark end of a colour scale apart from the background.
+    # a thin ring separates pale and dark points from the background
     marker = {**filled, "line": {"width": 0.6, "color": scheme.ring}}
     data = {"scatter": [{"marker": marker}], "bar": [{"marker": filled}]}
     data |= {kind: [filled] for kind in ("heatmap", "contour", "histogram2d", "histogram2dcontour")}
@@ -93,7 +92,7 @@ def template(scheme: Scheme) -> dict[str, Any]:
 
 
 def recoloured(value: Any, scheme: Scheme) -> Any:
-    """A figure with the palette's colours, and their faded forms, replaced by the scheme's own, under `...color`."""
+    """A figure with the palette's colours, also faded ones, replaced by the scheme's, under `...color`."""
 
     def own(value: Any, key: str) -> Any:
         if isinstance(value, str) and key.endswith("color"):

@@ -38,7 +38,7 @@ def test_a_whole_file_is_read_and_one_with_faults_refused(tmp_path):
     ('format = 1', 'format = [', "it cannot be read"),
     ('format = 1', 'format = 2', "format: input should be 1"),
     ('source = "each",', 'source = "elsewhere",', "claim 1 names the source 'elsewhere', which is not there"),
-    ('low = 0.5', 'high = 0.5', "the rule at_least wants low, and was given high"),
+    ('low = 0.5', 'high = 0.5', "the rule at_least needs low, not high"),
     ('kind = "at_least"', 'kind = "nonsense"', "claim.0.part.0.rule.kind: input should be 'at_most'"),
     ('low = 0.5', 'low = 0.5, lwo = 1', "claim.0.part.0.rule.lwo: unexpected keyword argument"),
     ('says = "Both are large."', '', "claim.0.says: field required"),

@@ -25,9 +25,10 @@ from scipy import stats
 from typer.testing import CliRunner
 
 import interp
+from interp import registry
 from interp.cli.app import app
 from interp.cli.tables import print_differences
-from interp.errors import RecordError, UsageError
+from interp.errors import InterpError, RecordError, UsageError
 from interp.findings import Control, Findings, Null, Scalar
 from interp.formatting import short
 from interp.records.answers import answers
@@ -328,6 +329,24 @@ def test_a_number_that_neither_has_takes_no_row(tmp_path):
     records = [numbered("a", {"none": none, "share": none}), numbered("b", {"none": none, "share": scalar(3.0)})]
     plot = drawn(compared(tmp_path, records))["numbers"].plot
     assert [note.text for note in plot.layout.annotations][1:] == ["share (bits)"]
+
+
+def test_runs_without_any_value_have_an_empty_figure(tmp_path):
+    undefined = {"share": Scalar.undefined("too few prompts")}
+    record = compared(tmp_path, [numbered(name, undefined) for name in "ab"])
+    assert undrawable(record.findings["comparison"].figures()["numbers"])
+
+
+def test_runs_of_a_probe_that_cannot_be_imported_are_compared(tmp_path, monkeypatch):
+    def fails(kind, entry):
+        raise InterpError(asked=f"the {kind} {entry.name!r}", found="it cannot be imported", fix="Install it again.")
+
+    imported = registry._imported
+    monkeypatch.setattr(
+        registry, "_imported", lambda kind, of: (fails if of.name == "manifold" else imported)(kind, of)
+    )
+    record = compared(tmp_path, [made("a", 1.0), made("b", 1.0)])
+    assert {row["question"] for row in rows(record, "answers")} == {"manifold"}
 
 
 def test_two_pooled_groups_show_their_runs(tmp_path):
