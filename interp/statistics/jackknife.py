@@ -28,8 +28,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from interp.statistics.intervals import t_quantile
-from interp.statistics.neighbours import principal_coordinates
-from interp.statistics.spectra import SPECTRAL, Scaling, eigenvalues, gram_statistics, scaled, spectral_statistics
+from interp.statistics.spectra import SPECTRAL, Scaling, gram_statistics, scaled, smaller_gram
 
 MAX_REFITS = 50
 """Most groups of a jackknife that refits; up to `MAX_SINGLE` prompts each is still left out alone."""
@@ -86,11 +85,7 @@ def deletions(rows: np.ndarray, scaling: Scaling, units: Int[np.ndarray, " row"]
         group[groups] = np.arange(len(groups))[:, None]
         of_row = group[codes]
     n_groups = int(of_row.max()) + 1
-    if scaling == "centred":
-        statistics = without_each_group(scaled(rows, "centred"), of_row)
-    else:
-        left = (rows[of_row != g] for g in range(n_groups))
-        statistics = np.array([spectral_statistics(eigenvalues(scaled(kept, scaling))) for kept in left])
+    statistics = without_each_group(rows, scaling, of_row)
     if not size:
         method = f"jackknife over {n_groups} clusters of unequal size or groups of them"
         return Deletions(statistics, len(names), 1, method, np.bincount(of_row) / len(rows))
@@ -121,8 +116,9 @@ def without_each_row(centred: Float[np.ndarray, "row feature"]) -> Float[np.ndar
     """
     n = len(centred)
     factor = n / (n - 1)
-    spectrum, loads = _squared_scores(centred)
-    lengths = loads.sum(axis=1)
+    loads = np.square(_principal_coordinates(centred))
+    loads = np.pad(loads, ((0, 0), (0, max(0, 3 - loads.shape[1]))))
+    spectrum, lengths = loads.sum(axis=0), loads.sum(axis=1)
     trace = spectrum.sum() - factor * lengths
     trace_of_square = np.square(spectrum).sum() - 2 * factor * (loads @ spectrum) + np.square(factor * lengths)
     first = _secular_roots(spectrum, factor * loads, 0)
@@ -135,16 +131,21 @@ def without_each_row(centred: Float[np.ndarray, "row feature"]) -> Float[np.ndar
 
 
 def without_each_group(
-    centred: Float[np.ndarray, "row feature"], groups: Int[np.ndarray, " row"]
+    rows: Float[np.ndarray, "row feature"], scaling: Scaling, groups: Int[np.ndarray, " row"]
 ) -> Float[np.ndarray, "group statistic"]:
-    """The spectral statistics of centred rows without the rows of each group in turn, recentred, without refitting.
+    """The spectral statistics without the rows of each group in turn; centred rows need no refitting.
 
     Groups are numbered from 0; rows of a negative number always stay.
     """
+    n_groups = int(groups.max()) + 1
+    if scaling == "zscored":
+        left = (scaled(rows[groups != group], scaling) for group in range(n_groups))
+        return np.array([gram_statistics(smaller_gram(kept)) for kept in left])
+    centred = scaled(rows, scaling)
     if centred.shape[0] < centred.shape[1]:
-        centred = principal_coordinates(centred)
+        centred = _principal_coordinates(centred)
     whole, total, n = centred.T @ centred, centred.sum(axis=0), len(centred)
-    found = np.full((int(groups.max()) + 1, len(SPECTRAL)), np.nan)
+    found = np.full((n_groups, len(SPECTRAL)), np.nan)
     for group, statistics in enumerate(found):
         mine = centred[groups == group]
         left = total - mine.sum(axis=0)
@@ -154,14 +155,12 @@ def without_each_group(
     return found
 
 
-def _squared_scores(centred: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Eigenvalues (largest first, at least three) and the squared score of every row on every axis."""
+def _principal_coordinates(centred: Float[np.ndarray, "row feature"]) -> Float[np.ndarray, "row axis"]:
+    """Coordinates of the rows along their principal axes, largest first."""
+    values, vectors = np.linalg.eigh(smaller_gram(centred))
     is_of_rows = len(centred) <= centred.shape[1]
-    values, vectors = np.linalg.eigh(centred @ centred.T if is_of_rows else centred.T @ centred)
-    spectrum, vectors = np.clip(values[::-1], 0.0, None), vectors[:, ::-1]
-    loads = np.square(vectors) * spectrum if is_of_rows else np.square(centred @ vectors)
-    missing = max(0, 3 - len(spectrum))
-    return np.pad(spectrum, (0, missing)), np.pad(loads, ((0, 0), (0, missing)))
+    coordinates = vectors * np.sqrt(np.clip(values, 0.0, None)) if is_of_rows else centred @ vectors
+    return coordinates[:, ::-1]
 
 
 def _secular_roots(spectrum: np.ndarray, loads: np.ndarray, index: int) -> np.ndarray:

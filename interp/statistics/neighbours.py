@@ -37,14 +37,6 @@ def distinct_rows(rows: np.ndarray) -> Int[np.ndarray, " distinct"]:
     return np.sort(first)
 
 
-def principal_coordinates(centred: Float[np.ndarray, "row feature"]) -> Float[np.ndarray, "row axis"]:
-    """The same points with as few coordinates as there are rows: every distance is kept."""
-    if centred.shape[1] <= centred.shape[0]:
-        return centred
-    values, vectors = np.linalg.eigh(centred @ centred.T)
-    return vectors * np.sqrt(np.clip(values, 0.0, None))
-
-
 def distances(points: Float[np.ndarray, "row axis"]) -> Float[np.ndarray, "row other"]:
     """Euclidean distances between all pairs of centred points, to nine digits.
 

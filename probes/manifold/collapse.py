@@ -21,14 +21,9 @@ from scipy import special
 
 from interp.statistics.entropy_draw import N_STRATA
 from interp.statistics.intervals import CONFIDENCE, maximum_statistic_p
-from interp.statistics.jackknife import (
-    Deletions,
-    influences,
-    spectral_intervals,
-    without_each_group,
-)
+from interp.statistics.jackknife import Deletions, influences, spectral_intervals, without_each_group
 from interp.statistics.resampling import n_before, ordered_within, shuffles
-from interp.statistics.spectra import Scaling, centred_gram, eigenvalues, gram_statistics, scaled, spectral_statistics
+from interp.statistics.spectra import Scaling, centred_gram, gram_statistics, scaled, smaller_gram
 from interp.statistics.units import clusters_of
 from interp.table import Table
 
@@ -156,19 +151,15 @@ class Spectra:
     def statistics(self, members: Int[np.ndarray, "set member"]) -> Float[np.ndarray, "set statistic"]:
         """`SPECTRAL` of several subsets of equal size."""
         if self._gram is None:
-            return np.array([spectral_statistics(eigenvalues(scaled(self.rows[m], self.scaling))) for m in members])
+            return np.array([gram_statistics(smaller_gram(scaled(self.rows[m], self.scaling))) for m in members])
         grams = self._gram[members[:, :, None], members[:, None, :]]
         return gram_statistics(centred_gram(grams))
 
     def deletions(self, member: Int[np.ndarray, " member"], clusters: Int[np.ndarray, " row"]) -> Deletions:
         """`SPECTRAL` of a subset without each of its clusters in turn."""
         code, counts = np.unique(clusters[member], return_inverse=True, return_counts=True)[1:]
-        n = len(counts)
-        if self.scaling == "centred":
-            statistics = without_each_group(scaled(self.rows[member], "centred"), code)
-        else:
-            statistics = np.concatenate([self.statistics(member[code != i][None]) for i in range(n)])
-        return Deletions(statistics, n, 1, "delete-one jackknife", counts / len(member))
+        statistics = without_each_group(self.rows[member], self.scaling, code)
+        return Deletions(statistics, len(counts), 1, "delete-one jackknife", counts / len(member))
 
 
 @dataclass(frozen=True)
