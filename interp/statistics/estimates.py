@@ -4,7 +4,7 @@ Made from half splits, from resamples or from known bounds; then compared with a
 flipped. Goes as it is into a table, and at one place into a scalar (`interp.statistics.quantities`).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -22,7 +22,6 @@ from interp.statistics.intervals import (
     maximum_statistic_p,
     normal_interval,
     null_from_draws,
-    share_interval,
 )
 from interp.statistics.quantities import Asks
 from interp.statistics.ratio import ratio
@@ -73,15 +72,23 @@ class Estimates:
 
     @classmethod
     def resampled(
-        cls, value: Places, replicates: Float[np.ndarray, "resample place"], scale: Scale | None = None, **rest: Any
+        cls,
+        value: Places,
+        replicates: Float[np.ndarray, "resample place"],
+        scale: Scale | None = None,
+        least: Iterable[float] | None = None,
+        **rest: Any,
     ) -> "Estimates":
-        """With bootstrap replicates: the central 95 % of them, or, on a scale, ± 1.96 of their standard deviations."""
+        """With bootstrap replicates: the central 95 % of them, or, on a scale, ± 1.96 of their standard deviations.
+
+        On a scale, half widths are at least those of `least`, one for each place.
+        """
         if scale is None:  # never without the number itself: ±1 by luck has replicates that are all smaller
             low, high = band(replicates)
             bounds = np.stack([np.minimum(value, low), np.maximum(value, high)])
         else:
-            pairs = zip(value.tolist(), replicates.T, strict=True)
-            bounds = np.array([normal_interval(v, r, scale) or _NO_BOUNDS for v, r in pairs]).T
+            places = zip(value.tolist(), replicates.T, [0.0] * len(value) if least is None else least, strict=True)
+            bounds = np.array([normal_interval(v, r, scale, half) or _NO_BOUNDS for v, r, half in places]).T
         return cls(value, bounds, **rest)
 
     @classmethod
@@ -99,10 +106,9 @@ class Estimates:
         Compared with `permuted` labels as `halved` are.
         """
         permuted = None if permuted is None else np.nan_to_num(permuted, nan=0.0)
-        least = [0.0] * errors.shape[1] if permuted is None else map(chance_half_width, permuted.T)
-        places = zip(errors.T, totals.T, least, strict=True)
-        bounds = [share_interval(e, t, weights, chance) or _NO_BOUNDS for e, t, chance in places]
-        found = cls(1 - ratio(errors.sum(axis=0), totals.sum(axis=0)), np.array(bounds).T, **rest)
+        least = None if permuted is None else map(chance_half_width, permuted.T)
+        value, left = 1 - ratio(errors.sum(axis=0), totals.sum(axis=0)), ratio(weights @ errors, weights @ totals)
+        found = cls.resampled(value, 1 - left, UNEXPLAINED, least, **rest)
         return found if permuted is None else found.permuted(permuted)
 
     @classmethod

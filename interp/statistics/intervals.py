@@ -13,7 +13,6 @@ from jaxtyping import Float
 from scipy import special
 
 from interp.findings import Null
-from interp.statistics.ratio import ratio
 
 CONFIDENCE = 0.95
 
@@ -94,15 +93,6 @@ def normal_interval(
     moved = moved[np.isfinite(moved)]
     half = NORMAL * float(moved.std(ddof=1)) if len(moved) > 1 else 0.0
     return scale.about(value, max(half, least) if half > 0 else 0.0)
-
-
-def share_interval(
-    errors: Float[np.ndarray, " unit"], totals: Float[np.ndarray, " unit"], weights: np.ndarray, least: float = 0.0
-) -> Bounds | None:
-    """The `normal_interval` of R² = 1 − Σ errors / Σ totals by its resamples."""
-    total = weights @ totals
-    left = ratio(weights @ errors, total)
-    return normal_interval(1 - float(ratio(errors.sum(), totals.sum())), 1 - left, UNEXPLAINED, least)
 
 
 def chance_half_width(permuted: Float[np.ndarray, " permutation"]) -> float:

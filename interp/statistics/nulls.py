@@ -59,23 +59,19 @@ class GaussianClouds:
                 (factor,) = gaussian_sets(self.n_features, self.n_rows - 1, 1, rng)
                 yield factor @ factor.T * np.outer(deviation, deviation)
 
-    def clouds(self) -> Iterator[Float[np.ndarray, "row feature"]]:
-        """The standard clouds, one by one."""
-        rng = np.random.default_rng(self.seed)
-        for _ in range(self.n_draws):
-            yield rng.standard_normal((self.n_rows, self.n_features), dtype=np.float32)
-
     def like(self, rows: np.ndarray) -> Iterator[Float[np.ndarray, "row feature"]]:
         """Clouds whose columns have the deviations of these rows, and as much of them between the clusters."""
+        rng, shape = np.random.default_rng(self.seed), (self.n_rows, self.n_features)
+        standard = (rng.standard_normal(shape, dtype=np.float32) for _ in range(self.n_draws))
         if self.clusters is None:
             deviation = _deviation(rows).astype(np.float32)
-            yield from (cloud * deviation for cloud in self.clouds())
+            yield from (cloud * deviation for cloud in standard)
             return
         code = np.unique(self.clusters, return_inverse=True)[1]
         between, within = _components(np.asarray(rows, dtype=np.float64), code)
-        rng = np.random.default_rng([self.seed, 1])
-        for cloud in self.clouds():
-            yield cloud * within + rng.standard_normal((code.max() + 1, self.n_features))[code] * between
+        of_clusters = np.random.default_rng([self.seed, 1])
+        for cloud in standard:
+            yield cloud * within + of_clusters.standard_normal((code.max() + 1, self.n_features))[code] * between
 
 
 def null_spectra(rows: np.ndarray, scaling: Scaling, clouds: GaussianClouds) -> Float[np.ndarray, "draw axis"]:

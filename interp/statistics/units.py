@@ -12,7 +12,6 @@ import numpy as np
 from jaxtyping import Float, Int, Num
 
 from interp.statistics.estimates import Estimates
-from interp.statistics.intervals import Bounds, normal_interval
 from interp.statistics.ratio import ratio
 from interp.statistics.resampling import bootstrap_weights, effective_count, random_signs
 from interp.table import Table
@@ -119,15 +118,6 @@ class Units:
         """Estimates over these units, with the number of units and their names."""
         words = {"unit": self.name, "drawn": self.drawn, **found.words, **words}
         return replace(found, about=self.counted, words=words)
-
-
-def mean_bounds(
-    values: Float[np.ndarray, " unit"], clusters: Int[np.ndarray, " unit"], n_bootstrap: int
-) -> Bounds | None:
-    """The normal bootstrap interval of a mean over units, whole clusters resampled; None where no resample differs."""
-    n = len(values)
-    weights = bootstrap_weights(clusters, None, n_bootstrap, np.random.default_rng(n))
-    return normal_interval(float(values.mean()), weights @ values / weights.sum(axis=1))
 
 
 def mean_of_units(values: Float[np.ndarray, "unit *rest"]) -> Float[np.ndarray, "*rest"]:

@@ -31,7 +31,7 @@ from interp.capture import Capture
 from interp.errors import UsageError
 from interp.findings import Findings
 from interp.need import Need
-from interp.probe import AnalysisCost, Figure, Probe, Readout, Sentences
+from interp.probe import AnalysisCost, Probe, Readout, Sentences
 from interp.statistics.quantities import Quantities
 from interp.statistics.units import Units
 
@@ -39,6 +39,7 @@ from ..measures.cloud import refuse_layer
 from ..measures.field_checks import refuse_too_few
 from ..measures.sample_sizes import MIN_CLOUD
 from .exchange import exchange_numbers, exchange_table, unexchanged
+from .figures import dynamics_figures
 from .indices import indices, undefined_index
 from .quantities import QUANTITIES
 from .read import EXCHANGED, NEEDS, errors, read_checkpoint, read_exchanged
@@ -123,10 +124,7 @@ class Dynamics(Probe):
             arrays={"epsilon": np.array(self.epsilon)}, notes=self._notes(training, base),
         )  # fmt: skip
 
-    def figures(self, findings: Findings) -> tuple[Figure, ...]:
-        from .figures import dynamics_figures
-
-        return dynamics_figures(findings)
+    figures = staticmethod(dynamics_figures)
 
     def _notes(self, training: Training, base: Capture) -> tuple[str, ...]:
         n = training.units.n

@@ -18,7 +18,6 @@ from jaxtyping import Float
 
 from interp.errors import UsageError
 from interp.findings import Findings
-from interp.probe import Figure
 from interp.statistics.estimates import Estimates
 from interp.statistics.quantities import Quantities
 from interp.statistics.resampling import bootstrap_weights
@@ -27,6 +26,7 @@ from interp.system.progress import Report
 from interp.table import Table
 
 from ..measures.field_checks import refuse_too_few
+from .figures import gradient_figures
 from .quantities import LAWS, QUANTITIES
 from .routing import MEASURES, Pairs, Routed
 
@@ -131,10 +131,7 @@ class GradientLaws(Study):
             ),
         )  # fmt: skip
 
-    def figures(self, findings: Findings) -> tuple[Figure, ...]:
-        from .figures import gradient_figures
-
-        return gradient_figures(findings)
+    figures = staticmethod(gradient_figures)
 
     def _first_order(
         self, model: "Model", layer: int, sequence: "ScoredSequence", found: "LayerGradients", rng: np.random.Generator

@@ -42,7 +42,7 @@ _PALE = ((0.0, "#f4f8fb"), (1.0, "#6fa8d6"))
 """A scale on all of which dark text can be read."""
 
 
-def figures(findings: Findings) -> tuple[Figure, ...]:
+def manifold_figures(findings: Findings) -> tuple[Figure, ...]:
     """The maps first, then every profile, the spectrum, and the domain comparison where there was one."""
     tables = findings.tables
     layer, target = int(findings.arrays["primary_layer"].item()), Target.of(tables["by_layer"])

@@ -21,7 +21,7 @@ import numpy as np
 from interp.capture import Capture
 from interp.findings import Findings, Scalar
 from interp.need import Need
-from interp.probe import ADDED, AnalysisCost, Figure, Probe, Readout, Sentences
+from interp.probe import ADDED, AnalysisCost, Probe, Readout, Sentences
 from interp.prompt import PromptSet
 from interp.statistics.estimates import Estimates
 from interp.statistics.isomap_curve import N_NEIGHBOURS, curve_position
@@ -42,6 +42,7 @@ from ..measures.maps import MAX_POINTS, cloud_axes, null_points_table, points_ta
 from ..measures.sample_sizes import FEW_HALVED, FEW_POINTS, MIN_CLOUD
 from ..measures.target import EXACT_ENTROPY, NEXT_ENTROPY, Target
 from .domains import restriction
+from .figures import manifold_figures
 from .quantities import QUANTITIES
 from .refitting import N_AXES, FirstAxis
 from .robustness import dropped_estimates, stability_estimates, without_loudest
@@ -150,10 +151,7 @@ class Manifold(Probe):
             notes=(*target.notes, *self._notes(cloud, small, pool, own), *restricted.notes),
         )
 
-    def figures(self, findings: Findings) -> tuple[Figure, ...]:
-        from .figures import figures
-
-        return figures(findings)
+    figures = staticmethod(manifold_figures)
 
     def _of_layers(self, cloud: Cloud, small: Cloud, clouds: GaussianClouds) -> dict[str, Estimates]:
         """Every number that is given layer by layer and asks nothing about entropies, on the drawn prompts."""

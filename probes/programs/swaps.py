@@ -28,9 +28,10 @@ from interp.need import Need
 from interp.probe import Condition, Planned, Readout
 from interp.statistics.cosines import random_subspace
 from interp.statistics.estimates import Estimates
-from interp.statistics.intervals import null_from_draws
+from interp.statistics.intervals import PLAIN, null_from_draws
 from interp.statistics.quantities import Quantities, Quantity
-from interp.statistics.units import clusters_of, counted, mean_bounds, resampled_unit, too_few
+from interp.statistics.resampling import bootstrap_weights
+from interp.statistics.units import clusters_of, counted, resampled_unit, too_few
 from interp.table import LABEL, Table
 
 from ..measures.sample_sizes import FEW_PAIRS
@@ -274,10 +275,11 @@ def mean_estimates(
     **words: Any,
 ) -> Estimates:  # fmt: skip
     """Means over units, one place a swap, whole clusters resampled."""
-    bounds = [mean_bounds(mine, clusters, n_bootstrap) or (np.nan, np.nan) for mine in by_unit]
+    weights = bootstrap_weights(clusters, None, n_bootstrap, np.random.default_rng(len(clusters)))
+    resampled = (weights @ by_unit.T) / weights.sum(axis=1, keepdims=True)
     about = counted(np.arange(len(clusters)), clusters, unit) | too_few(len(np.unique(clusters)), FEW_PAIRS)
     words = {"drawn": resampled_unit(about), **words}
-    return Estimates(by_unit.mean(axis=1), np.array(bounds).T, about=about, words=words)
+    return Estimates.resampled(by_unit.mean(axis=1), resampled, PLAIN, about=about, words=words)
 
 
 def _accuracy(found: Sequence[Swapped], clusters: Int[np.ndarray, " unit"], n_bootstrap: int) -> Estimates:

@@ -23,7 +23,7 @@ import numpy as np
 from interp.capture import Capture
 from interp.findings import Findings
 from interp.need import Need
-from interp.probe import ADDED, AnalysisCost, Figure, Probe, Readout, Sentences
+from interp.probe import ADDED, AnalysisCost, Probe, Readout, Sentences
 from interp.prompt import PromptSet
 from interp.statistics.estimates import Estimates
 from interp.statistics.quantities import Quantities
@@ -38,6 +38,7 @@ from ..measures.layers import Layer, at_same_layer, by_site, layer_columns, laye
 from ..measures.nuisances import Design, nuisance_design
 from ..measures.sample_sizes import FEW_HALVED, MIN_HALVES, MIN_LEVEL
 from ..measures.target import EXACT_ENTROPY, NEXT_ENTROPY, Target
+from .figures import axis_figures
 from .judgement import FEW_RECUR, FEW_TOGETHER, Judgement, axis_columns, predicted_by_nuisances
 from .quantities import ENDINGS, KEPT, PREVIOUS, QUANTITIES, WITHIN_CLUSTERS, WITHIN_TOKEN
 from .readout import AXES, PlaceRead, read_place
@@ -142,10 +143,7 @@ class ValueAxis(Probe):
             notes=(*target.notes, *self._notes(pool, treatments, nuisances, own)),
         )  # fmt: skip
 
-    def figures(self, findings: Findings) -> tuple[Figure, ...]:
-        from .figures import axis_figures
-
-        return axis_figures(findings)
+    figures = staticmethod(axis_figures)
 
     def _treatments(self, pool: Cloud, half_splits: Sequence[HalfSplit], nuisances: Design) -> dict[str, Treatment]:
         """Nothing taken out but the mean; all that the last token determines, and nuisances."""
