@@ -41,39 +41,28 @@ def cosine_measures(
     Vectors without length make no pair. NaN where no pair is left, and for centred measures of fewer than three
     vectors: two vectors are opposite once their mean is gone, whatever they were.
     """
-    vectors = np.array(vectors, dtype=np.float64, order="C")
     present = np.ones(vectors.shape[:-1], dtype=bool) if present is None else present
-    absent = None if present.all() else ~present[..., None]
-    if absent is not None:
-        np.copyto(vectors, 0.0, where=absent)
-    n_present = present.sum(axis=-1)[..., None, None]
-    products = vectors @ np.swapaxes(vectors, -1, -2)
+    kept, n_present = present[..., None], present.sum(axis=-1)[..., None, None]
+    vectors = np.where(kept, np.asarray(vectors, dtype=np.float64), 0.0)
+    centred = np.where(kept, vectors - vectors.sum(axis=-2, keepdims=True) / np.maximum(n_present, 1), 0.0)
+    products, of_centred = (x @ np.swapaxes(x, -1, -2) for x in (vectors, centred))
     size = np.sqrt(np.linalg.diagonal(products)).max(axis=-1, keepdims=True, initial=0.0)
-    vectors -= vectors.sum(axis=-2, keepdims=True) / np.maximum(n_present, 1)
-    if absent is not None:
-        np.copyto(vectors, 0.0, where=absent)
-    centred = vectors @ np.swapaxes(vectors, -1, -2)
-    measured = np.concatenate([_mean_cosines(x, size) for x in (products, centred)], axis=-1)
+    measured = np.concatenate([_mean_cosines(products, size), _mean_cosines(of_centred, size)], axis=-1)
     measured[..., 2:] = np.where(n_present[..., 0] >= 3, measured[..., 2:], np.nan)
     return measured
 
 
 def _mean_cosines(products: Float[np.ndarray, "*batch vector other"], size: np.ndarray) -> np.ndarray:
-    """Mean |cos| and mean cos over pairs of vectors that are not tiny against `size`; NaN without a pair.
-
-    From all inner products, which are overwritten.
-    """
+    """Mean |cos| and mean cos over pairs of vectors that are not tiny against `size`, from inner products."""
     length = np.sqrt(np.linalg.diagonal(products))
     alive = length > _DEAD * size
     inverse = np.divide(1.0, length, out=np.zeros_like(length), where=alive)
-    cosine = products
-    cosine *= inverse[..., None]
-    cosine *= inverse[..., None, :]
+    cosine = products * inverse[..., None] * inverse[..., None, :]
     n_alive = alive.sum(axis=-1)
     # every living vector meets itself with cosine 1; the pairs are counted in both orders
     sums = np.stack([np.abs(cosine).sum(axis=(-1, -2)), cosine.sum(axis=(-1, -2))], axis=-1) - n_alive[..., None]
     n_pairs = (n_alive * (n_alive - 1))[..., None]
-    return np.divide(sums, n_pairs, out=np.full_like(sums, np.nan), where=n_pairs > 0)
+    return ratio(sums, n_pairs)
 
 
 def expected_abs_cosine(n_features: int) -> float:

@@ -21,7 +21,7 @@ from interp.statistics.intervals import (
     half_split_interval,
     maximum_statistic_p,
     normal_interval,
-    null_from_draws,
+    prediction_band,
 )
 from interp.statistics.quantities import Asks
 from interp.statistics.ratio import ratio
@@ -140,9 +140,9 @@ class Estimates:
 
         `known` is used in place of the mean of the draws. p is for the side that `asks` names.
         """
-        nulls = [null_from_draws("", of_place) for of_place in draws.T]
-        null = np.array([(x.value if known is None else known, *x.band) for x in nulls]).T
-        p = self._ranked(draws, asks)
+        null, p = prediction_band(draws), self._ranked(draws, asks)
+        if known is not None:
+            null[0] = known
         return replace(self.against(null, p), n_draws=self.n_draws if p is None else len(draws))
 
     def _ranked(self, draws: Float[np.ndarray, "draw place"], asks: Asks) -> Places | None:

@@ -12,8 +12,6 @@ import numpy as np
 from jaxtyping import Float
 from scipy import special
 
-from interp.findings import Null
-
 CONFIDENCE = 0.95
 
 TAILS = ((1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2)
@@ -169,16 +167,15 @@ def _deviation(values: Float[np.ndarray, "*shape repeat"]) -> Float[np.ndarray, 
     return np.where(np.ptp(values, axis=-1) == 0, 0.0, values.std(axis=-1, ddof=1))
 
 
-def null_from_draws(name: str, draws: Float[np.ndarray, " draw"]) -> Null:
+def prediction_band(draws: Float[np.ndarray, "draw *place"]) -> Float[np.ndarray, "value_low_high *place"]:
     """Mean of the draws and the interval in which 95 % of further draws would fall, from a t distribution.
 
     A prediction interval, mean ± t s √(1 + 1/k): with k draws it neither needs k to be large nor ends at the
     most extreme of them.
     """
-    k = len(draws)
-    mean, deviation = float(draws.mean()), float(draws.std(ddof=1))
-    half = t_quantile(k) * deviation * (1 + 1 / k) ** 0.5
-    return Null(name, mean, (mean - half, mean + half))
+    k, mean = len(draws), draws.mean(axis=0)
+    half = t_quantile(k) * draws.std(axis=0, ddof=1) * (1 + 1 / k) ** 0.5
+    return np.array([mean, mean - half, mean + half])
 
 
 def maximum_statistic_p(

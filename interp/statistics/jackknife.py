@@ -26,6 +26,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float, Int
+from scipy import special
 
 from interp.statistics.intervals import t_quantile
 from interp.statistics.spectra import SPECTRAL, Scaling, gram_statistics, scaled, smaller_gram
@@ -185,12 +186,12 @@ def on_real_line(statistics: Float[np.ndarray, "*batch statistic"]) -> Float[np.
     shares, ratio = statistics[..., :2], statistics[..., 2:]
     shares = np.where(shares > 1 - _ROUNDING, 1.0, shares)
     with np.errstate(divide="ignore"):
-        return np.concatenate([np.log(shares) - np.log1p(-shares), np.log(ratio)], axis=-1)
+        return np.concatenate([special.logit(shares), np.log(ratio)], axis=-1)
 
 
 def off_real_line(transformed: Float[np.ndarray, "*batch statistic"]) -> Float[np.ndarray, "*batch statistic"]:
     """The inverse of `on_real_line`."""
-    return np.concatenate([1 / (1 + np.exp(-transformed[..., :2])), np.exp(transformed[..., 2:])], axis=-1)
+    return np.concatenate([special.expit(transformed[..., :2]), np.exp(transformed[..., 2:])], axis=-1)
 
 
 def standard_error(

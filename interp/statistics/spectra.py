@@ -113,10 +113,10 @@ def _leading_vectors(gram: Float[np.ndarray, "row row"], n_axes: int) -> Float[n
     n = len(gram)
     if n <= _DENSE_UP_TO or not gram.any():
         try:
-            vectors = linalg.eigh(gram, lower=False, subset_by_index=(n - n_axes, n - 1), driver="evx")[1]
+            _, vectors = linalg.eigh(gram, lower=False, subset_by_index=(n - n_axes, n - 1), driver="evx")
         except linalg.LinAlgError:  # inverse iteration did not converge
-            vectors = np.linalg.eigh(gram)[1][:, n - n_axes :]
-        return vectors[:, ::-1]
+            _, vectors = np.linalg.eigh(gram)
+        return np.asarray(vectors)[:, : -n_axes - 1 : -1]
     start = gram[:, np.diagonal(gram).argmax()]  # deterministic, and never orthogonal to the leading axis in practice
     values, vectors = eigsh(gram, k=n_axes, v0=start)
     return vectors[:, np.argsort(values)[::-1]]

@@ -18,7 +18,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy import sparse
 
-from interp.statistics.intervals import null_from_draws, t_quantile
+from interp.statistics.intervals import prediction_band, t_quantile
 from interp.statistics.jackknife import equal_groups, standard_error
 from interp.statistics.resampling import shuffles
 
@@ -78,10 +78,7 @@ def ordered_statistics(
     together = np.zeros(len(points), dtype=np.int64)
     shuffled = np.array([_sums(points, order.bin[o], order.n_bins, together, 1)[0] for o in orders])
     draws = _statistics(shuffled, whole, order.certain)
-    nulls = [null_from_draws("", column) for column in draws.T]
-    return np.array(
-        [[v, a, b, n.value, *n.band] for v, a, b, n in zip(value, low, high, nulls, strict=True)], dtype=np.float64
-    )
+    return np.vstack([value, low, high, prediction_band(draws)]).T
 
 
 def _sums(

@@ -24,23 +24,15 @@ Weights = Mapping[str, Float[np.ndarray, "layer _head d_model d_head"]]
 
 def row_distances(
     log_a: Float[np.ndarray, "*row key"], log_b: Float[np.ndarray, "*row key"]
-) -> tuple[Float[np.ndarray, "*row"], Float[np.ndarray, "*row"]]:
+) -> Float[np.ndarray, "distance *row"]:
     """Total variation and Jensen-Shannon divergence (bits) of rows given as log2 weights, NaN at keys unseen.
 
-    NaN where a row has no keys at all: none were kept.
+    NaN where no keys of a row were kept.
     """
     nothing = np.where(np.isnan(log_a).all(axis=-1) | np.isnan(log_b).all(axis=-1), np.nan, 0.0)
     a, b = (np.exp2(np.nan_to_num(x.astype(np.float64), nan=-np.inf)) for x in (log_a, log_b))
     middle = entropy_bits((a + b) / 2) - (entropy_bits(a) + entropy_bits(b)) / 2
-    return np.abs(a - b).sum(axis=-1) / 2 + nothing, np.maximum(middle, 0.0) + nothing
-
-
-def frame_distances(
-    log_a: Float[np.ndarray, "layer row head key"], log_b: Float[np.ndarray, "layer row head key"]
-) -> tuple[Float[np.ndarray, "layer row head"], Float[np.ndarray, "layer row head"]]:
-    """`row_distances` layer by layer: whole rows in double precision are many numbers."""
-    found = [row_distances(x, y) for x, y in zip(log_a, log_b, strict=True)]
-    return np.array([tv for tv, _ in found]), np.array([js for _, js in found])
+    return np.stack([np.abs(a - b).sum(axis=-1) / 2, np.maximum(middle, 0.0)]) + nothing
 
 
 def of_another(

@@ -32,7 +32,7 @@ from ..measures.maps import cloud_axes
 from ..measures.target import EXACT_ENTROPY, NEXT_ENTROPY, Target
 from ..measures.token_cosines import TokenSets, no_token_sets, token_cosines
 from .entropy_order import ORDERED, EntropyOrder, ordered_statistics
-from .frame import Weights, drift, frame_distances, of_another
+from .frame import Weights, drift, of_another, row_distances
 
 VALUES, ROWS, ENTROPY, KEYS = Need("v"), Need("pattern_row"), Need("pattern_entropy"), Need("k_pre")
 OUTCOMES, NEXT = Need("outcome_log_prob"), Need("next_log_prob")
@@ -116,9 +116,12 @@ def _losses(capture: Capture, units: Units) -> Float[np.ndarray, " prompt"]:
 
 def _frame(capture: Capture, final: Capture, units: Units) -> dict[str, np.ndarray]:
     now, end = capture[ROWS], final[ROWS]
-    tv, js = frame_distances(now, end)
-    another = of_another(end, final.rows["prompt"])
-    exchanged = np.full_like(tv, np.nan) if another is None else frame_distances(now, another)[0]
+
+    def distances_to(rows: np.ndarray) -> Float[np.ndarray, "distance layer row head"]:
+        return np.stack([row_distances(*of_layer) for of_layer in zip(now, rows, strict=True)], axis=1)
+
+    (tv, js), another = distances_to(end), of_another(end, final.rows["prompt"])
+    exchanged = np.full_like(tv, np.nan) if another is None else distances_to(another)[0]
     found = {"tv": tv, "js": js, "tv_exchanged": exchanged, "entropy": capture[ENTROPY]}
     return {name: units.means(rows) for name, rows in found.items()}
 

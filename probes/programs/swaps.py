@@ -28,7 +28,7 @@ from interp.need import Need
 from interp.probe import Condition, Planned, Readout
 from interp.statistics.cosines import random_subspace
 from interp.statistics.estimates import Estimates
-from interp.statistics.intervals import PLAIN, null_from_draws
+from interp.statistics.intervals import PLAIN, prediction_band
 from interp.statistics.quantities import Quantities, Quantity
 from interp.statistics.resampling import bootstrap_weights
 from interp.statistics.units import clusters_of, counted, resampled_unit, too_few
@@ -293,7 +293,6 @@ def _accuracy(found: Sequence[Swapped], clusters: Int[np.ndarray, " unit"], n_bo
     null, p = np.full((3, len(found)), np.nan), np.full(len(found), np.nan)
     for i, swap in enumerate(found):
         if len(swap.random):
-            by_chance = null_from_draws("", swap.random)
-            null[:, i] = by_chance.value, *by_chance.band
+            null[:, i] = prediction_band(swap.random)
             p[i] = (1 + (swap.random >= accuracy.value[i]).sum()) / (1 + len(swap.random))
     return accuracy.against(null, p)

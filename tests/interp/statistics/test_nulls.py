@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from interp.statistics.intervals import null_from_draws
+from interp.statistics.intervals import prediction_band
 from interp.statistics.nulls import GaussianClouds, cloud_of_same_covariance, null_spectra, null_statistics
 from interp.statistics.spectra import eigenvalues, gram_statistics, scaled, smaller_gram
 
@@ -56,9 +56,9 @@ def test_nulls_leave_constant_columns_out_and_layers_meet_the_same_draws() -> No
     padded = np.hstack([rows, np.ones((15, 300))])
     wide = GaussianClouds(15, 340, 10, seed=5)
     np.testing.assert_array_equal(null_spectra(padded, "zscored", wide), null_spectra(rows, "zscored", clouds))
-    null = null_from_draws("a name", np.array([1.0, 2.0, 6.0]))
+    null = prediction_band(np.array([1.0, 2.0, 6.0]))
     half = 4.302653 * np.sqrt(7.0) * np.sqrt(4 / 3)  # t of two degrees of freedom, s² = 7
-    assert (null.name, null.value) == ("a name", 3) and null.band == pytest.approx((3 - half, 3 + half), rel=1e-6)
+    assert null == pytest.approx([3, 3 - half, 3 + half], rel=1e-6)
 
 
 @pytest.mark.parametrize("n_features", [5, 30])
