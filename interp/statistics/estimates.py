@@ -1,7 +1,7 @@
-"""One quantity at every place (layer, layer and head, site and depth): values, intervals, nulls and p in one order.
+"""One quantity at every place (layer, layer and head, site and depth): values, intervals, nulls and p.
 
-Made from half splits, from resamples or from known bounds; then compared with a null: permuted labels, draws, or signs
-flipped. Goes as it is into a table, and at one place into a scalar (`interp.statistics.quantities`).
+Made from half splits, resamples or known bounds, then compared with a null: permuted labels, draws, or flipped signs.
+Becomes columns of a table, and at one place a scalar (`interp.statistics.quantities`).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -35,9 +35,9 @@ Places = Float[np.ndarray, " place"]
 class Estimates:
     """`value` at every place; `interval` its 95 % bounds, `null` the null's value and the bounds of its band.
 
-    All are NaN where they do not exist, and None where they exist nowhere and a table has no such columns. `why` says
-    why a place has no value, or no interval and null. `about` holds further fields of a scalar (what is counted) and
-    `words` what fills the slots of its sentences, one for all places or a sequence of one each.
+    All are NaN where they are undefined, and None where a table has no such columns. `why` says why a place has no
+    value, or no interval and null. `about` holds further fields of a scalar (what is counted), `words` what fills the
+    slots of its sentences: one for all places, or a sequence of one each.
     """
 
     value: Places
@@ -146,7 +146,7 @@ class Estimates:
         return replace(self.against(null, p), n_draws=self.n_draws if p is None else len(draws))
 
     def _ranked(self, draws: Float[np.ndarray, "draw place"], asks: Asks) -> Places | None:
-        """p by the largest excess of each draw over all places; None where nothing is asked."""
+        """p by the largest excess of each draw over all places; None where `asks` is `nothing`."""
         if asks == "nothing":
             return None
         side = {"above": np.positive, "below": np.negative, "either": np.abs}[asks]

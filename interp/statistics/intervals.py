@@ -104,7 +104,7 @@ def chance_half_width(permuted: Float[np.ndarray, " permutation"]) -> float:
 
 
 def half_split_interval(values: Float[np.ndarray, " split"], scale: Scale = PLAIN, least: float = 0.0) -> Bounds | None:
-    """The interval of a mean over half splits on a scale, t √(1/R + judged/fitted) s, with as many judged as fitted on.
+    """The interval of a mean over half splits on a scale, t √(1/R + held out/fitted) s, with halves of equal size.
 
     It contains the scatter of refitting: the corrected resampled t (Nadeau and Bengio 2003, doi
     10.1023/A:1024068626366). Never narrower to either side than `least`; None without scatter.
@@ -136,7 +136,7 @@ def half_split_draws(
 class TMean:
     """The mean of repetitions, its 95 % t interval, and the p of a two-sided t test against 0.
 
-    Fewer than two repetitions have neither interval nor p; repetitions that are all alike have no p.
+    Fewer than two repetitions have neither interval nor p; equal repetitions have no p.
     """
 
     value: float

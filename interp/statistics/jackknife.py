@@ -1,21 +1,21 @@
-"""Intervals of spectral statistics by leaving prompts out.
+"""Jackknife intervals of spectral statistics.
 
-A bootstrap repeats rows, and repeated rows are directions of their own: its intervals miss. The jackknife
-only removes. With replicates θ₍ₖ₎, each without m of the n prompts, on the logit scale for shares and the
-log scale for the participation ratio, over g disjoint groups,
+A bootstrap repeats rows, which changes the spectrum: its intervals miss. The jackknife only removes. With replicates
+θ₍ₖ₎, each without m of the n prompts, on the logit scale for shares and the log scale for the participation ratio, over
+g disjoint groups,
 
     se² = (n − m)² / (n m (g − 1)) · Σₖ (θ₍ₖ₎ − mean)²        (m = 1, g = n: the familiar (n − 1)/n · Σ)
 
-and the interval is θ ± t(g − 1) se. All groups have the same size m; the n mod m prompts left over stay in
-every replicate. Unequal groups would let the statistic's own dependence on n in: at n = 75 in ten groups of 7
-and 8 the standard error of the participation ratio was 11 times too large. Clusters have the sizes that they have;
-pseudo-values take that dependence out again to first order (Busing, Meijer and van der Leeden 1999, Statistics and
-Computing 9, 3): with hⱼ = rows / rows of cluster j and τⱼ = hⱼ θ − (hⱼ − 1) θ₍ⱼ₎,
+and the interval is θ ± t(g − 1) se. All groups have the same size m; the n mod m prompts left over stay in every
+replicate. In unequal groups the statistic's dependence on n adds to the error: at n = 75 in ten groups of 7 and 8 the
+standard error of the participation ratio was 11 times too large. For clusters of unequal size, pseudo-values remove
+that dependence to first order (Busing, Meijer and van der Leeden 1999, Statistics and Computing 9, 3): with
+hⱼ = rows / rows of cluster j and τⱼ = hⱼ θ − (hⱼ − 1) θ₍ⱼ₎,
 
     se² = 1/g · Σⱼ (τⱼ − mean)² / (hⱼ − 1)
 
-What is covered is the expected value *at this n*. Leaving one prompt out of centred rows takes a rank-one
-piece off the scatter, S₍ᵢ₎ = S − n/(n − 1) yᵢ yᵢᵀ (y: centred row), so the leading eigenvalues are roots of
+The intervals cover the expected value *at this n*. Leaving one prompt out of centred rows subtracts a rank-one matrix
+from the scatter, S₍ᵢ₎ = S − n/(n − 1) yᵢ yᵢᵀ (y: centred row), so the leading eigenvalues are roots of
 
     1 = n/(n − 1) · Σⱼ aᵢⱼ² / (λⱼ − μ),        λ₁ ≥ μ₁ ≥ λ₂ ≥ μ₂ ≥ λ₃,        aᵢⱼ: score of row i on axis j
 
@@ -42,7 +42,7 @@ _LEFT = 1e-12
 """Share of the variance below which what deletions leave is rounding."""
 
 _ROUNDING = 1e-10
-"""A share this near to one is one, and a standard error this small is none."""
+"""Difference from one up to which a share counts as one; standard error up to which it counts as none."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Deletions:
     """Replicates of the spectral statistics without some of the prompts.
 
     `n_deleted` of `n_units` prompts are missing from each, or, of clusters of unequal size, these `shares` of all rows;
-    `method` says in words how it was done.
+    `method` describes it in words.
     """
 
     statistics: Float[np.ndarray, "replicate statistic"]
@@ -189,11 +189,6 @@ def on_real_line(statistics: Float[np.ndarray, "*batch statistic"]) -> Float[np.
         return np.concatenate([special.logit(shares), np.log(ratio)], axis=-1)
 
 
-def off_real_line(transformed: Float[np.ndarray, "*batch statistic"]) -> Float[np.ndarray, "*batch statistic"]:
-    """The inverse of `on_real_line`."""
-    return np.concatenate([special.expit(transformed[..., :2]), np.exp(transformed[..., 2:])], axis=-1)
-
-
 def standard_error(
     replicates: Float[np.ndarray, "replicate *rest"], n_units: int, n_deleted: int
 ) -> Float[np.ndarray, "*rest"]:
@@ -222,8 +217,8 @@ def spectral_intervals(
     """95 % intervals of the three statistics; NaN where every replicate is at a bound, or one is undefined."""
     value, replicates = on_real_line(statistics), on_real_line(deleted.statistics)
     usable = np.isfinite(value) & np.isfinite(replicates).all(axis=0)
-    replicates = np.where(usable, replicates, 0.0)
-    error = deleted.error(np.where(usable, value, 0.0), replicates)
+    value, replicates = (np.where(usable, x, 0.0) for x in (value, replicates))
+    error = deleted.error(value, replicates)
     half = np.where(usable & (error > _ROUNDING), error, np.nan) * t_quantile(len(replicates))
-    centre = np.where(usable, value, 0.0)
-    return off_real_line(np.stack([centre - half, centre + half])).T
+    bounds = np.stack([value - half, value + half])
+    return np.concatenate([special.expit(bounds[:, :2]), np.exp(bounds[:, 2:])], axis=1).T

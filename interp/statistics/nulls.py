@@ -90,7 +90,7 @@ def _components(
 ) -> tuple[Float[np.ndarray, " feature"], Float[np.ndarray, " feature"]]:
     """Deviations of every column between and within clusters, by the analysis of variance; they add up to its own.
 
-    One cluster, or one for each row, tells no two kinds apart: rows are then as independent as without clusters.
+    With a single cluster, or one for each row, rows are as independent as without clusters.
     """
     counts = np.bincount(code)
     n, n_clusters = len(code), len(counts)
@@ -116,9 +116,9 @@ def cloud_of_same_covariance(
     """A Gaussian cloud given that the scatter of its rows has exactly this spectrum, in principal coordinates.
 
     With centred rows U S Vᵀ, rows of a Gaussian cloud have a U that is uniform over all orthonormal frames about the
-    mean, whatever the population covariance. So U is drawn anew and S is kept: flat, structureless, and equally
-    valid with fewer rows than features, where drawing from the sample covariance would not be (75 isotropic rows
-    in 1,024 dimensions read 127 by TwoNN; redrawn from their sample covariance about 32, this way about 126).
+    mean, whatever the population covariance. So U is drawn again and S is kept, which also holds with fewer rows than
+    features: 75 isotropic rows in 1,024 dimensions read 127 by TwoNN, this way about 126, redrawn from their sample
+    covariance about 32.
     """
     normal = rng.standard_normal((n_rows, len(spectrum)))
     frame, upper = np.linalg.qr(normal - normal.mean(axis=0))

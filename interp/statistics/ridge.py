@@ -61,7 +61,7 @@ class PrincipalForm(RowAxes):
 
 
 def _kept(squared: np.ndarray) -> np.ndarray:
-    """Which ascending eigenvalues are more than rounding, largest first; none of no rows."""
+    """Which ascending eigenvalues are more than rounding, largest first."""
     return np.flatnonzero(squared > _NEGLIGIBLE * squared.max(initial=0.0))[::-1]
 
 

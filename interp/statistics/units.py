@@ -1,7 +1,7 @@
 """The independent units of a capture, prompts or clusters of prompts, and bootstrap intervals of means over them.
 
-Rows of one prompt (or of one sequence of a wind tunnel) are averaged first, so that every prompt has the same weight.
-All statistics of a probe use the same resamples of whole clusters.
+Rows of one prompt (or sequence) are averaged first, so that every prompt has the same weight. All statistics of a probe
+use the same resamples of whole clusters.
 """
 
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ FEW_UNITS = 20
 intervals of 20 miss the mean, and 10 % of those of 10."""
 
 FEW_OF_ONE_SIZE = 10
-"""Effective number of clusters below which it is, too: where two of 62 clusters held two thirds of the prompts (an
+"""Effective number of clusters below which it also is: where two of 62 clusters had two thirds of the prompts (an
 effective number of 4.5), 78 to 87 % of the intervals of rank correlations held the truth; from 10 on, 89 to 94 %."""
 
 

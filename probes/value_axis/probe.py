@@ -38,8 +38,8 @@ from ..measures.layers import Layer, at_same_layer, by_site, layer_columns, laye
 from ..measures.nuisances import Design, nuisance_design
 from ..measures.sample_sizes import FEW_HALVED, MIN_HALVES, MIN_LEVEL
 from ..measures.target import EXACT_ENTROPY, NEXT_ENTROPY, Target
+from .evaluation import FEW_RECUR, FEW_TOGETHER, Evaluation, axis_columns, predicted_by_nuisances
 from .figures import axis_figures
-from .judgement import FEW_RECUR, FEW_TOGETHER, Judgement, axis_columns, predicted_by_nuisances
 from .quantities import ENDINGS, KEPT, PREVIOUS, QUANTITIES, WITHIN_CLUSTERS, WITHIN_TOKEN
 from .readout import AXES, PlaceRead, read_place
 from .setting import SURPRISAL, Treatment, previous_of, surprisal_of
@@ -116,13 +116,13 @@ class ValueAxis(Probe):
         treatments = self._treatments(pool, half_splits, nuisances)
         splits = {name: treatment.splits for name, treatment in treatments.items()}
         found = side_by_side(lambda place: read_place(place.scaled, splits), places)
-        judgements = {
-            (name, axis, sought): Judgement(sought, treatment, places, [place.read[name, axis] for place in found])
+        evaluations = {
+            (name, axis, sought): Evaluation(sought, treatment, places, [place.read[name, axis] for place in found])
             for name, treatment in treatments.items() for axis in AXES for sought in treatment.labels.targets
         }  # fmt: skip
-        ridge, within = (judgements[name, "ridge", target.name] for name in (KEPT, WITHIN_TOKEN))
+        ridge, within = (evaluations[name, "ridge", target.name] for name in (KEPT, WITHIN_TOKEN))
         axis, best = axis_columns(ridge, found), ridge.most_chosen(pool.n_layers)
-        numbers = _at_primary(places, primary, judgements, axis) | {
+        numbers = _at_primary(places, primary, evaluations, axis) | {
             "best_layer_r2": ridge.best_layer(pool.n_layers),
             "best_layer_r2_beyond_token": within.best_layer(pool.n_layers),
             "nuisance_r2": self._by_nuisances(pool, half_splits, surprisal, treatments[KEPT]),
@@ -135,7 +135,7 @@ class ValueAxis(Probe):
         return quantities.findings(
             self.name, quantities.scalars(numbers),
             {
-                "by_layer": by_layer_table(places, judgements),
+                "by_layer": by_layer_table(places, evaluations),
                 "axes": QUANTITIES.table(layer_columns(places) | axis, BY_AXIS),
                 "held_out": held_out_table(pool, half_splits[0], found[primary].predicted, base),
             },
@@ -218,7 +218,7 @@ class ValueAxis(Probe):
 def _read_alone(place: Layer, treatment: Treatment, pool: Cloud) -> Estimates:
     """R² of the ridge axis at one place."""
     read = read_place(place.scaled, {KEPT: treatment.splits}).read[KEPT, "ridge"]
-    return Judgement(pool.target.name, treatment, [place], [read]).r2
+    return Evaluation(pool.target.name, treatment, [place], [read]).r2
 
 
 def _within(pool: Cloud) -> str:
@@ -229,20 +229,20 @@ def _within(pool: Cloud) -> str:
 
 
 def _at_primary(
-    places: Sequence[Layer], primary: int, judgements: Mapping[tuple[str, str, str], Judgement],
+    places: Sequence[Layer], primary: int, evaluations: Mapping[tuple[str, str, str], Evaluation],
     axis: Mapping[str, Any],
 ) -> dict[str, Estimates]:  # fmt: skip
     """The numbers at the primary place, and R² of the other sites at the same layer (in the residual stream, after it).
 
     Ridge bears no prefix, PC1 and the entropy of the exact posterior beside the model's do.
     """
-    first, found = next(iter(judgements.values())).target, {}
-    for (treatment, reader, target), judgement in judgements.items():
+    first, found = next(iter(evaluations.values())).target, {}
+    for (treatment, reader, target), evaluation in evaluations.items():
         prefix = ("bayes_" if target != first else "") + ("pc1_" if reader == "pc1" else "")
-        end, r2 = ENDINGS[treatment], judgement.r2
+        end, r2 = ENDINGS[treatment], evaluation.r2
         found |= {
             f"{prefix}r2{end}": r2.at([primary]),
-            f"{prefix}correlation{end}": judgement.correlation.at([primary]),
+            f"{prefix}correlation{end}": evaluation.correlation.at([primary]),
         }
         if not prefix:
             found |= {f"{places[i].site}_r2{end}": r2.at([i]) for i in at_same_layer(places, primary)}

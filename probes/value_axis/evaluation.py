@@ -23,7 +23,7 @@ FEW_TOGETHER = "too few prompts share their cluster with another one"
 
 
 @dataclass(frozen=True)
-class Judgement:
+class Evaluation:
     """How one axis reads one target under one treatment, at every place."""
 
     target: str
@@ -109,7 +109,7 @@ def _widened(found: Estimates, added: Sequence[Float[np.ndarray, " unit"]]) -> E
     return replace(found, interval=np.stack([np.fmin(found.interval[0], low), np.fmax(found.interval[1], high)]))
 
 
-def axis_columns(ridge: Judgement, found: Sequence[PlaceRead]) -> dict[str, np.ndarray | Estimates]:
+def axis_columns(ridge: Evaluation, found: Sequence[PlaceRead]) -> dict[str, np.ndarray | Estimates]:
     """What is known of the ridge axis besides how well it reads, at every place."""
     why = [ridge.why_undefined(i) for i in range(len(found))]
     cosine = np.array([place.cosine for place in found])
@@ -122,7 +122,7 @@ def axis_columns(ridge: Judgement, found: Sequence[PlaceRead]) -> dict[str, np.n
     }
 
 
-def selectivity(ridge: Judgement) -> tuple[Estimates, Float[np.ndarray, " place"]]:
+def selectivity(ridge: Evaluation) -> tuple[Estimates, Float[np.ndarray, " place"]]:
     """Task R² − mean control R² at every place, and the mean control R².
 
     The null puts each control task in the place of the entropy; its mean is 0 by definition.
