@@ -1,9 +1,9 @@
-"""The gradient laws of attention as checks on any model, and whether attention moves where they say.
+"""The gradient laws of attention as checks on any model, and whether attention moves as they predict.
 
-A study, for it changes weights. On a copy of the model in float64, at one layer: the laws of `layer_gradients`
-against autograd through the model's own kernel; the first-order change of the loss when values move; and over one small
-descent step, on the layer's queries and keys alone and on all weights, whether attention grows where the advantage is
-positive (`routing`). The laws are identities: a residual above rounding is a fault of the reading, not a finding.
+A study, since it changes weights. On a copy of the model in float64, at one layer: the laws of `layer_gradients`
+against autograd through the model's own kernel; the first-order change of the loss when values move; and whether, over
+one small descent step on the layer's queries and keys alone or on all weights, attention grows where the advantage is
+positive (`routing`). The laws are identities: a residual above rounding is an error in reading the model.
 
 Source: Paper II (arXiv 2512.22473).
 """

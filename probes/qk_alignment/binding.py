@@ -1,16 +1,16 @@
-"""Binding: do the keys at value positions say which key token the value belongs to?
+"""Binding: do keys at value positions encode which key token the value belongs to?
 
 A pair is a key token followed by a value token. At the value's position the key vector (before rotary embedding) of
-layer 0 is a function of the value alone; one layer up it can hold the token before it, and then a later query for
+layer 0 is a function of the value alone; in later layers it can encode the token before it, so that a later query for
 that token finds its value by comparing queries with keys. Key vectors at value positions are grouped by the key
 token just before:
 
     η² = Σ_g n_g |mean_g − mean|² / Σ_i |k_i − mean|²        all heads together, between 0 and 1
 
-Null: the bound tokens of every sequence renamed at random, the same renaming for all layers. Pairs that come again in
-a sequence stay equal, so that repeats do not pass for evidence: in 200 simulations whose keys hold the value alone,
-renaming called 4 % bound at the 5 % level, and exchanging the tokens between sequences 94 %. |cos| between
-hypotheses is the mean over pairs of group means; without binding these are one vector and it is near 1.
+Null: the bound tokens of every sequence renamed at random, the same renaming for all layers. Equal pairs of a sequence
+stay equal, so that repeats are no evidence: in 200 simulations whose keys encode the value alone, renaming rejected
+4 % at the 5 % level, and permuting the tokens between sequences 94 %. |cos| is the mean over pairs of group means;
+without binding these are one vector and it is near 1.
 """
 
 from collections.abc import Iterable
