@@ -25,7 +25,6 @@ from interp.study import Study
 from interp.system.progress import Report
 from interp.table import Table
 
-from ..measures.cloud import refuse_layer
 from ..measures.field_checks import refuse_too_few
 from .figures import gradient_figures
 from .quantities import LAWS, QUANTITIES
@@ -193,7 +192,10 @@ class GradientLaws(Study):
 
     def _layer(self, model: "Model") -> int:
         n_layers, n_heads = model.info.n_layers, model.info.n_heads
-        refuse_layer(self.layer, n_layers)
+        if not -n_layers <= self.layer < n_layers:
+            raise self._refusal(
+                "layer", f"{model.name} has {n_layers}", f"Choose 0 to {n_layers - 1}, or -1 for the last."
+            )
         if self.head is not None and not 0 <= self.head < n_heads:
             raise self._refusal("head", f"{model.name} has {n_heads} a layer", f"Choose 0 to {n_heads - 1}, or none.")
         return self.layer % n_layers

@@ -1,4 +1,4 @@
-"""The tables of the value axis: how each axis was judged, what is known of the ridge axis, and its predictions."""
+"""The tables of the value axis: scores of both axes, more on the ridge axis, and its predictions."""
 
 from collections.abc import Mapping, Sequence
 
