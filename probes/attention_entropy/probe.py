@@ -113,7 +113,6 @@ def _need(name: str, where: str) -> Need:
 
 
 def _profiles(base: Capture, units: Units, where: str) -> dict[str, Profile]:
-    """Every statistic per prompt, layer and head, and the gain over shuffled keys."""
     read = {name: finite_or_absent(base, _need(name, where)) for name in SITES}
     if where == "scored":
         drawn = base.rows["drawn"].astype(bool)

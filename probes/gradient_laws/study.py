@@ -167,7 +167,7 @@ class GradientLaws(Study):
         return found.alpha_after(found.q - rate * found.d_q, found.k - rate * found.d_k)
 
     def _sequences(self, model: "Model") -> "tuple[list[ScoredSequence], str]":
-        """What the loss is of: a tunnel's answers at its scored positions, or the next tokens of texts."""
+        """The sequences of the loss: a tunnel's answers at its scored positions, or the next tokens of texts."""
         import torch
 
         from interp.hooks.layer_gradients import ScoredSequence
@@ -216,7 +216,6 @@ def _pairs(found: "LayerGradients", after: "torch.Tensor", heads: list[int]) -> 
 
 
 def _mean(by_unit: Float[np.ndarray, "unit place"], weights: np.ndarray) -> Estimates:
-    """Means over sequences with their bootstrap intervals."""
     return Estimates.resampled(by_unit.mean(axis=0), weights @ by_unit)
 
 
@@ -227,7 +226,6 @@ def _residuals(right: Sequence[Mapping[str, float]], wrong: Sequence[Mapping[str
 
 
 def _agreement(routed: Routed, measure: int, weights: np.ndarray, unit: str) -> Estimates:
-    """The mean over heads."""
     by_unit, expected = (each[:, measure].mean(axis=1, keepdims=True) for each in (routed.observed, routed.expected))
     if np.isnan(by_unit).any():
         return Estimates.undefined(f"in some {unit}s no attention moved")

@@ -50,7 +50,6 @@ def plane_shares(
 
 
 def _products(gram: np.ndarray, rows: np.ndarray, others: np.ndarray) -> np.ndarray:
-    """Inner products of every set of rows with every set of others."""
     return gram[rows[..., :, None], others[..., None, :]]
 
 

@@ -85,7 +85,6 @@ def _beyond_token(points: Float[np.ndarray, "row feature"], tokens: Int[np.ndarr
 
 
 def _scalars(found: Collapse, ending: str = "") -> dict[str, Scalar]:
-    """The largest under permuted labels."""
     n, fewest = found.pool.n, found.n_clusters
     about = {"n": n, "n_clusters": fewest if fewest < n else None, "underpowered": fewest < MIN_CLUSTERS}
     estimates = {}
@@ -100,7 +99,7 @@ def _scalars(found: Collapse, ending: str = "") -> dict[str, Scalar]:
 
 
 def _table(found: Collapse) -> Table:
-    """One row a set, the mixed one first; it has no change."""
+    """One row per set, the mixed one first, which has no change."""
     names = [MIXED, *found.pool.domains]
     columns: dict[str, np.ndarray | Estimates] = {"set": np.array(names), "n": np.full(len(names), found.pool.n)}
     for short, i in (("share", _SHARE), ("ratio", _RATIO)):

@@ -144,5 +144,4 @@ def _statistics(
 
 
 def _renamed(bound: BoundKeys, rng: np.random.Generator) -> Int[np.ndarray, " row"]:
-    """The bound tokens after a random renaming within every sequence."""
     return random_orders(int(bound.bound.max()) + 1, bound.n_sequences, rng)[bound.sequence, bound.bound]

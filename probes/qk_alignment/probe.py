@@ -123,7 +123,7 @@ def _profiles(capture: Capture, units: Units) -> dict[str, Profile]:
 
 
 def _numbers(profiles: Mapping[str, Profile], units: Units, signs: np.ndarray) -> dict[str, Estimates]:
-    """The contrasts, the heads that stand out, and how contrasts run over depth."""
+    """The contrasts, the number of significant heads, and trends of the contrasts over depth."""
     found: dict[str, Estimates] = {}
     for named in (str, without_first):
         for name in ("logit", "cosine", "max_weight", "entropy"):

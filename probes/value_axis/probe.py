@@ -216,7 +216,6 @@ class ValueAxis(Probe):
 
 
 def _read_alone(place: Layer, treatment: Treatment, pool: Cloud) -> Estimates:
-    """R² of the ridge axis at one place."""
     read = read_place(place.scaled, {KEPT: treatment.splits}).read[KEPT, "ridge"]
     return Evaluation(pool.target.name, treatment, [place], [read]).r2
 
