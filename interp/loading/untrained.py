@@ -14,7 +14,7 @@ from interp.loading.quiet_libraries import quiet_libraries
 from interp.loading.text_part import build_model
 from interp.model import Model
 from interp.self_check.selfcheck import check_model
-from interp.statistics.intervals import null_from_draws
+from interp.statistics.intervals import prediction_band
 from interp.table import LABEL, Table, number_columns
 
 
@@ -48,8 +48,11 @@ def beside_untrained(findings: Findings, untrained: Sequence[Findings], labels: 
     names = [name for name in findings.scalars if all(name in copy.scalars for copy in untrained)]
     of_copies: dict[str, Null | Scalar] = {name: untrained[0][name] for name in names}
     if (n := len(untrained)) > 1:
-        values = {name: np.array([copy[name].value for copy in untrained]) for name in names}
-        of_copies = {name: null_from_draws(f"untrained weights, {n} seeds", values[name]) for name in names}
+        values = np.array([[copy[name].value for name in names] for copy in untrained])
+        of_copies = {
+            name: Null(f"untrained weights, {n} seeds", mean, (low, high))
+            for name, (mean, low, high) in zip(names, prediction_band(values).T.tolist(), strict=True)
+        }
     rows = [{"name": name, "unit": findings[name].unit, **_row(findings[name], of_copies[name])} for name in names]
     units = {"name": LABEL, "unit": LABEL, "own_p": "probability"}
     units |= dict.fromkeys(("trained", "untrained", "own_null"), "as named")

@@ -14,10 +14,10 @@ from jaxtyping import Float, Int, Num, Shaped
 from interp.statistics.intervals import maximum_statistic_p
 
 _AT_ONCE = 100
-"""Resamples that are ranked together: what they take stays in the processor's cache."""
+"""Resamples that are ranked together, few enough for the processor's cache."""
 
 _ROUNDING = 1e-20
-"""Share of (rows)³, which the squared deviations of ranks add up to, that is rounding."""
+"""Sum of squared deviations of ranks, relative to (rows)³, below which it is rounding."""
 
 
 @dataclass(frozen=True)
@@ -89,22 +89,17 @@ def resampled_rank_correlations(
 
     NaN where one side does not vary in a resample.
     """
-    blocks = [weights[at : at + _AT_ONCE].T.copy() for at in range(0, len(weights), _AT_ONCE)]
-    return np.concatenate([_rank_correlations(x, y, counts) for counts in blocks], axis=1)
-
-
-def _rank_correlations(x: np.ndarray, y: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """`resampled_rank_correlations` with one column of counts for each resample."""
-    of_y = _deviations(y, counts)
-    weighted = counts * of_y
-    floor = _ROUNDING * counts.sum(axis=0) ** 3
-    spread = np.einsum("rb,rb->b", weighted, of_y)
-    found = np.full((len(x), counts.shape[1]), np.nan)
-    for one, rho in zip(x, found, strict=True):
-        of_x = _deviations(one, counts)
-        of_one = np.einsum("rb,rb,rb->b", of_x, of_x, counts)
-        varies = (spread > floor) & (of_one > floor)
-        np.divide(np.einsum("rb,rb->b", weighted, of_x), np.sqrt(spread * of_one), out=rho, where=varies)
+    found = np.full((len(x), len(weights)), np.nan)
+    for start in range(0, len(weights), _AT_ONCE):
+        counts = weights[start : start + _AT_ONCE].T.copy()
+        of_y = _deviations(y, counts)
+        weighted, spread = counts * of_y, np.einsum("rb,rb,rb->b", counts, of_y, of_y)
+        floor = _ROUNDING * counts.sum(axis=0) ** 3
+        for one, rho in zip(x, found[:, start : start + _AT_ONCE], strict=True):
+            of_x = _deviations(one, counts)
+            of_one = np.einsum("rb,rb,rb->b", of_x, of_x, counts)
+            varies = (spread > floor) & (of_one > floor)
+            np.divide(np.einsum("rb,rb->b", weighted, of_x), np.sqrt(spread * of_one), out=rho, where=varies)
     return found
 
 

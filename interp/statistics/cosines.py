@@ -1,13 +1,13 @@
-"""Cosines between the vectors of a set, and what random directions give in their place.
+"""Cosines between the vectors of a set, and those of random directions.
 
 A set is `[vector, feature]`; its measures are means over all pairs of different vectors,
 
     abs      mean |cos|          signed      mean cos
-    abs_centred, signed_centred  the same after the mean vector of the set was taken off every one of them
+    abs_centred, signed_centred  the same after the mean vector of the set is subtracted from each of them
 
-since a direction shared by all of them says nothing about which is which, and dominates what is raw. Random
-directions in d dimensions have E|cos| = Γ(d/2) / (√π Γ((d+1)/2)), close to √(2/(πd)): 0.1 at d = 64, so that a
-small cosine is small only beside its own dimension. Centring k vectors makes the mean cosine about −1/(k − 1).
+since a direction that all share dominates the raw cosines. Random directions in d dimensions have
+E|cos| = Γ(d/2) / (√π Γ((d+1)/2)), close to √(2/(πd)): 0.1 at d = 64, so a cosine is small only relative to its
+dimension. Centring k vectors makes the mean cosine about −1/(k − 1).
 
 A mean over sets is compared with draws of the same shape: k draws have the mean μ and the deviation s, and a mean
 over m independent random sets falls within μ ± t(k − 1) s √(1/m + 1/k) in 95 of 100 cases.
@@ -39,41 +39,30 @@ def cosine_measures(
     """`MEASURES` of one or many sets, of the vectors that are `present` (by default all).
 
     Vectors without length make no pair. NaN where no pair is left, and for centred measures of fewer than three
-    vectors: two vectors are opposite once their mean is gone, whatever they were.
+    vectors: any two vectors are opposite once their mean is subtracted.
     """
-    vectors = np.array(vectors, dtype=np.float64, order="C")
     present = np.ones(vectors.shape[:-1], dtype=bool) if present is None else present
-    absent = None if present.all() else ~present[..., None]
-    if absent is not None:
-        np.copyto(vectors, 0.0, where=absent)
-    n_present = present.sum(axis=-1)[..., None, None]
-    products = vectors @ np.swapaxes(vectors, -1, -2)
+    kept, n_present = present[..., None], present.sum(axis=-1)[..., None, None]
+    vectors = np.where(kept, np.asarray(vectors, dtype=np.float64), 0.0)
+    centred = np.where(kept, vectors - vectors.sum(axis=-2, keepdims=True) / np.maximum(n_present, 1), 0.0)
+    products, of_centred = (x @ np.swapaxes(x, -1, -2) for x in (vectors, centred))
     size = np.sqrt(np.linalg.diagonal(products)).max(axis=-1, keepdims=True, initial=0.0)
-    vectors -= vectors.sum(axis=-2, keepdims=True) / np.maximum(n_present, 1)
-    if absent is not None:
-        np.copyto(vectors, 0.0, where=absent)
-    centred = vectors @ np.swapaxes(vectors, -1, -2)
-    measured = np.concatenate([_mean_cosines(x, size) for x in (products, centred)], axis=-1)
+    measured = np.concatenate([_mean_cosines(products, size), _mean_cosines(of_centred, size)], axis=-1)
     measured[..., 2:] = np.where(n_present[..., 0] >= 3, measured[..., 2:], np.nan)
     return measured
 
 
 def _mean_cosines(products: Float[np.ndarray, "*batch vector other"], size: np.ndarray) -> np.ndarray:
-    """Mean |cos| and mean cos over pairs of vectors that are not tiny against `size`; NaN without a pair.
-
-    From all inner products, which are overwritten.
-    """
+    """Mean |cos| and mean cos over pairs of vectors that are not tiny against `size`, from inner products."""
     length = np.sqrt(np.linalg.diagonal(products))
     alive = length > _DEAD * size
     inverse = np.divide(1.0, length, out=np.zeros_like(length), where=alive)
-    cosine = products
-    cosine *= inverse[..., None]
-    cosine *= inverse[..., None, :]
+    cosine = products * inverse[..., None] * inverse[..., None, :]
     n_alive = alive.sum(axis=-1)
-    # every living vector meets itself with cosine 1; the pairs are counted in both orders
+    # the cosine of each vector with itself is 1; pairs are counted in both orders
     sums = np.stack([np.abs(cosine).sum(axis=(-1, -2)), cosine.sum(axis=(-1, -2))], axis=-1) - n_alive[..., None]
     n_pairs = (n_alive * (n_alive - 1))[..., None]
-    return np.divide(sums, n_pairs, out=np.full_like(sums, np.nan), where=n_pairs > 0)
+    return ratio(sums, n_pairs)
 
 
 def expected_abs_cosine(n_features: int) -> float:
@@ -111,7 +100,7 @@ def random_rotations(n_features: int, n: int, rng: np.random.Generator) -> Float
 
 @dataclass(frozen=True)
 class Reference:
-    """Draws of a statistic of one random set, and how a mean over independent sets is compared with them."""
+    """Draws of a statistic of one random set, which means over independent sets are compared with."""
 
     name: str
     draws: Float[np.ndarray, " draw"]
@@ -133,7 +122,7 @@ def largest_deviation_p(
 ) -> Float[np.ndarray, " layer"]:
     """Two-sided p of every layer's value, corrected over layers by the largest deviation of the same draw.
 
-    Deviations are from the draws' mean in units of their spread; a layer whose draws are all alike has p = NaN.
+    Deviations are from the draws' mean in units of their spread; a layer whose draws are all equal has p = NaN.
     """
     mean, spread = draws.mean(axis=0), draws.std(axis=0)
     scale = np.where(np.isfinite(values) & (spread > 0), spread, np.nan)

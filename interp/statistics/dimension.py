@@ -1,15 +1,15 @@
-"""Intrinsic dimension: how many coordinates a point needs to find its nearest neighbours.
+"""Intrinsic dimension by TwoNN, with a jackknife interval and a null of flat clouds.
 
 TwoNN (Facco et al. 2017, Scientific Reports 7, 12140): the ratio r₂/r₁ of the distances to the second and the
 first neighbour follows a Pareto law whose exponent is the dimension. The estimate is the unbiased maximum likelihood
-one with the largest tenth of the ratios censored (scikit-dimension's method "mle"). It needs many points: with n
-points no more than about 2 log₂ n dimensions can be told apart, so a cloud of 75 in 1,024 dimensions reads about 100,
-and only the comparison with a flat cloud of the same covariance says something.
+one with the largest tenth of the ratios censored (scikit-dimension's method "mle"). With n points it distinguishes no
+more than about 2 log₂ n dimensions: a cloud of 75 in 1,024 dimensions reads about 100. So it is only informative in
+comparison with a flat cloud of the same covariance.
 
-The interval is a jackknife on the log scale that leaves out ratios, with every neighbour kept where it is: taking
-points away would rewire their neighbours too, and gave intervals 1.7 to 1.9 times too wide. Nearest neighbours
-share a distance, so points linked through their first neighbours are left out together (alone, they gave 0.90
-coverage for 0.95). Where a prompt has many rows, whole prompts are left out instead.
+The interval is a jackknife on the log scale that leaves out ratios, with every neighbour kept where it is: without
+some of the points others would have new neighbours, which gave intervals 1.7 to 1.9 times too wide. Points linked
+through their first neighbours are left out together (singly, coverage was 0.90 for 0.95). Where a prompt has many rows,
+whole prompts are left out instead.
 """
 
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The draw: prompts of every degree of uncertainty, chosen after one capture over the pool.
+"""The draw: a subsample with evenly spread entropies, chosen after one capture over the pool.
 
 Source: Paper III (arXiv 2512.23752), section 4.2: candidates are sorted by the model's own next-token entropy, cut
 into fifths, and equally many are taken from each.
@@ -17,10 +17,10 @@ N_STRATA = 5
 
 @dataclass(frozen=True)
 class Draw:
-    """Which rows of a pool were drawn, and from which fifth of the entropies each row of the pool is.
+    """Which rows of a pool were drawn, and the fifth of the entropies of each row of the pool.
 
     `index` is sorted; `stratum` runs from 0 (most certain) to 4 for every row of the pool, and is 0 where the pool is
-    taken whole: its fifths are as much chance as its rows. `note` says in words what was not as asked.
+    taken whole, as its fifths are then as random as its rows. `note` names any difference from what was requested.
     """
 
     index: Int[np.ndarray, " drawn"]
@@ -34,8 +34,8 @@ def entropy_quintiles(
 ) -> Draw:  # fmt: skip
     """Draw `per_stratum` rows from every fifth of the entropies, of each from as many `clusters` as there are.
 
-    The fifths are equal in number; rows of the same entropy are put in random order first. A pool that has fewer
-    rows than asked in some fifth is taken whole, and the draw says so.
+    The fifths are equal in number; rows of the same entropy are put in random order first. A pool with too few rows in
+    some fifth is taken whole, with a note.
     """
     if per_stratum < 1:
         raise PromptError(

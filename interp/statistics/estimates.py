@@ -1,10 +1,10 @@
-"""One quantity at every place (layer, layer and head, site and depth): values, intervals, nulls and p in one order.
+"""One quantity at every place (layer, layer and head, site and depth): values, intervals, nulls and p.
 
-Made from half splits, from resamples or from known bounds; then compared with a null: permuted labels, draws, or signs
-flipped. Goes as it is into a table, and at one place into a scalar (`interp.statistics.quantities`).
+Made from half splits, resamples or known bounds, then compared with a null: permuted labels, draws, or flipped signs.
+Becomes columns of a table, and at one place a scalar (`interp.statistics.quantities`).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -21,8 +21,7 @@ from interp.statistics.intervals import (
     half_split_interval,
     maximum_statistic_p,
     normal_interval,
-    null_from_draws,
-    share_interval,
+    prediction_band,
 )
 from interp.statistics.quantities import Asks
 from interp.statistics.ratio import ratio
@@ -36,9 +35,9 @@ Places = Float[np.ndarray, " place"]
 class Estimates:
     """`value` at every place; `interval` its 95 % bounds, `null` the null's value and the bounds of its band.
 
-    All are NaN where they do not exist, and None where they exist nowhere and a table has no such columns. `why` says
-    why a place has no value, or no interval and null. `about` holds further fields of a scalar (what is counted) and
-    `words` what fills the slots of its sentences, one for all places or a sequence of one each.
+    All are NaN where they are undefined, and None where a table has no such columns. `why` says why a place has no
+    value, or no interval and null. `about` holds further fields of a scalar (what is counted), `words` what fills the
+    slots of its sentences: one for all places, or a sequence of one each.
     """
 
     value: Places
@@ -73,15 +72,23 @@ class Estimates:
 
     @classmethod
     def resampled(
-        cls, value: Places, replicates: Float[np.ndarray, "resample place"], scale: Scale | None = None, **rest: Any
+        cls,
+        value: Places,
+        replicates: Float[np.ndarray, "resample place"],
+        scale: Scale | None = None,
+        least: Iterable[float] | None = None,
+        **rest: Any,
     ) -> "Estimates":
-        """With bootstrap replicates: the central 95 % of them, or, on a scale, ± 1.96 of their standard deviations."""
+        """With bootstrap replicates: the central 95 % of them, or, on a scale, ± 1.96 of their standard deviations.
+
+        On a scale, half widths are at least those of `least`, one for each place.
+        """
         if scale is None:  # never without the number itself: ±1 by luck has replicates that are all smaller
             low, high = band(replicates)
             bounds = np.stack([np.minimum(value, low), np.maximum(value, high)])
         else:
-            pairs = zip(value.tolist(), replicates.T, strict=True)
-            bounds = np.array([normal_interval(v, r, scale) or _NO_BOUNDS for v, r in pairs]).T
+            places = zip(value.tolist(), replicates.T, [0.0] * len(value) if least is None else least, strict=True)
+            bounds = np.array([normal_interval(v, r, scale, half) or _NO_BOUNDS for v, r, half in places]).T
         return cls(value, bounds, **rest)
 
     @classmethod
@@ -99,10 +106,9 @@ class Estimates:
         Compared with `permuted` labels as `halved` are.
         """
         permuted = None if permuted is None else np.nan_to_num(permuted, nan=0.0)
-        least = [0.0] * errors.shape[1] if permuted is None else map(chance_half_width, permuted.T)
-        places = zip(errors.T, totals.T, least, strict=True)
-        bounds = [share_interval(e, t, weights, chance) or _NO_BOUNDS for e, t, chance in places]
-        found = cls(1 - ratio(errors.sum(axis=0), totals.sum(axis=0)), np.array(bounds).T, **rest)
+        least = None if permuted is None else map(chance_half_width, permuted.T)
+        value, left = 1 - ratio(errors.sum(axis=0), totals.sum(axis=0)), ratio(weights @ errors, weights @ totals)
+        found = cls.resampled(value, 1 - left, UNEXPLAINED, least, **rest)
         return found if permuted is None else found.permuted(permuted)
 
     @classmethod
@@ -134,13 +140,13 @@ class Estimates:
 
         `known` is used in place of the mean of the draws. p is for the side that `asks` names.
         """
-        nulls = [null_from_draws("", of_place) for of_place in draws.T]
-        null = np.array([(x.value if known is None else known, *x.band) for x in nulls]).T
-        p = self._ranked(draws, asks)
+        null, p = prediction_band(draws), self._ranked(draws, asks)
+        if known is not None:
+            null[0] = known
         return replace(self.against(null, p), n_draws=self.n_draws if p is None else len(draws))
 
     def _ranked(self, draws: Float[np.ndarray, "draw place"], asks: Asks) -> Places | None:
-        """p by the largest excess of each draw over all places; None where nothing is asked."""
+        """p by the largest excess of each draw over all places; None where `asks` is `nothing`."""
         if asks == "nothing":
             return None
         side = {"above": np.positive, "below": np.negative, "either": np.abs}[asks]

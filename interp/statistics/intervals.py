@@ -12,9 +12,6 @@ import numpy as np
 from jaxtyping import Float
 from scipy import special
 
-from interp.findings import Null
-from interp.statistics.ratio import ratio
-
 CONFIDENCE = 0.95
 
 TAILS = ((1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2)
@@ -96,15 +93,6 @@ def normal_interval(
     return scale.about(value, max(half, least) if half > 0 else 0.0)
 
 
-def share_interval(
-    errors: Float[np.ndarray, " unit"], totals: Float[np.ndarray, " unit"], weights: np.ndarray, least: float = 0.0
-) -> Bounds | None:
-    """The `normal_interval` of R² = 1 − Σ errors / Σ totals by its resamples."""
-    total = weights @ totals
-    left = ratio(weights @ errors, total)
-    return normal_interval(1 - float(ratio(errors.sum(), totals.sum())), 1 - left, UNEXPLAINED, least)
-
-
 def chance_half_width(permuted: Float[np.ndarray, " permutation"]) -> float:
     """Half the width of the 95 % interval of log(1 − R²) over refits on permuted labels.
 
@@ -116,7 +104,7 @@ def chance_half_width(permuted: Float[np.ndarray, " permutation"]) -> float:
 
 
 def half_split_interval(values: Float[np.ndarray, " split"], scale: Scale = PLAIN, least: float = 0.0) -> Bounds | None:
-    """The interval of a mean over half splits on a scale, t √(1/R + judged/fitted) s, with as many judged as fitted on.
+    """The interval of a mean over half splits on a scale, t √(1/R + held out/fitted) s, with halves of equal size.
 
     It contains the scatter of refitting: the corrected resampled t (Nadeau and Bengio 2003, doi
     10.1023/A:1024068626366). Never narrower to either side than `least`; None without scatter.
@@ -148,7 +136,7 @@ def half_split_draws(
 class TMean:
     """The mean of repetitions, its 95 % t interval, and the p of a two-sided t test against 0.
 
-    Fewer than two repetitions have neither interval nor p; repetitions that are all alike have no p.
+    Fewer than two repetitions have neither interval nor p; equal repetitions have no p.
     """
 
     value: float
@@ -179,16 +167,15 @@ def _deviation(values: Float[np.ndarray, "*shape repeat"]) -> Float[np.ndarray, 
     return np.where(np.ptp(values, axis=-1) == 0, 0.0, values.std(axis=-1, ddof=1))
 
 
-def null_from_draws(name: str, draws: Float[np.ndarray, " draw"]) -> Null:
+def prediction_band(draws: Float[np.ndarray, "draw *place"]) -> Float[np.ndarray, "value_low_high *place"]:
     """Mean of the draws and the interval in which 95 % of further draws would fall, from a t distribution.
 
     A prediction interval, mean ± t s √(1 + 1/k): with k draws it neither needs k to be large nor ends at the
     most extreme of them.
     """
-    k = len(draws)
-    mean, deviation = float(draws.mean()), float(draws.std(ddof=1))
-    half = t_quantile(k) * deviation * (1 + 1 / k) ** 0.5
-    return Null(name, mean, (mean - half, mean + half))
+    k, mean = len(draws), draws.mean(axis=0)
+    half = t_quantile(k) * draws.std(axis=0, ddof=1) * (1 + 1 / k) ** 0.5
+    return np.array([mean, mean - half, mean + half])
 
 
 def maximum_statistic_p(

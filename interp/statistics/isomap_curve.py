@@ -1,10 +1,9 @@
-"""Position along the curve that a cloud of points follows, if it follows one.
+"""Position along the curve that a cloud of points follows, by one-dimensional Isomap.
 
-One-dimensional Isomap (Tenenbaum, de Silva and Langford 2000): distances are measured through a graph of near
-neighbours, so a bent curve is unrolled, and the leading coordinate of classical scaling of those distances is
-the position. Uses: a principal component folds a horseshoe on itself, this does not.
-Where the neighbour graph falls apart, its pieces are joined by the shortest links between them (the edges of the
-minimum spanning tree). The sign of the coordinate is arbitrary.
+Isomap (Tenenbaum, de Silva and Langford 2000) measures distances through a graph of near neighbours, which unrolls a
+bent curve; the leading coordinate of classical scaling of these distances is the position. A principal component would
+fold a horseshoe. Pieces of the graph are joined by their shortest links (edges of the minimum spanning tree). The sign
+of the coordinate is arbitrary.
 """
 
 import numpy as np
@@ -37,7 +36,7 @@ def curve_position(rows: np.ndarray, n_neighbours: int = N_NEIGHBOURS) -> Float[
 
 def _neighbour_graph(between: np.ndarray, n_neighbours: int) -> csr_matrix:
     n = len(between)
-    # scipy reads a zero as "no edge": equal points are a hair's breadth apart instead
+    # scipy reads a zero as "no edge": equal points get a tiny distance instead
     hair = 1e-12 * between.max()
     distance, index = nearest(between, n_neighbours)
     from_row = np.repeat(np.arange(n), n_neighbours)

@@ -1,21 +1,21 @@
-"""Intervals of spectral statistics by leaving prompts out.
+"""Jackknife intervals of spectral statistics.
 
-A bootstrap repeats rows, and repeated rows are directions of their own: its intervals miss. The jackknife
-only removes. With replicates θ₍ₖ₎, each without m of the n prompts, on the logit scale for shares and the
-log scale for the participation ratio, over g disjoint groups,
+A bootstrap repeats rows, which changes the spectrum: its intervals miss. The jackknife only removes. With replicates
+θ₍ₖ₎, each without m of the n prompts, on the logit scale for shares and the log scale for the participation ratio, over
+g disjoint groups,
 
     se² = (n − m)² / (n m (g − 1)) · Σₖ (θ₍ₖ₎ − mean)²        (m = 1, g = n: the familiar (n − 1)/n · Σ)
 
-and the interval is θ ± t(g − 1) se. All groups have the same size m; the n mod m prompts left over stay in
-every replicate. Unequal groups would let the statistic's own dependence on n in: at n = 75 in ten groups of 7
-and 8 the standard error of the participation ratio was 11 times too large. Clusters have the sizes that they have;
-pseudo-values take that dependence out again to first order (Busing, Meijer and van der Leeden 1999, Statistics and
-Computing 9, 3): with hⱼ = rows / rows of cluster j and τⱼ = hⱼ θ − (hⱼ − 1) θ₍ⱼ₎,
+and the interval is θ ± t(g − 1) se. All groups have the same size m; the n mod m prompts left over stay in every
+replicate. In unequal groups the statistic's dependence on n adds to the error: at n = 75 in ten groups of 7 and 8 the
+standard error of the participation ratio was 11 times too large. For clusters of unequal size, pseudo-values remove
+that dependence to first order (Busing, Meijer and van der Leeden 1999, Statistics and Computing 9, 3): with
+hⱼ = rows / rows of cluster j and τⱼ = hⱼ θ − (hⱼ − 1) θ₍ⱼ₎,
 
     se² = 1/g · Σⱼ (τⱼ − mean)² / (hⱼ − 1)
 
-What is covered is the expected value *at this n*. Leaving one prompt out of centred rows takes a rank-one
-piece off the scatter, S₍ᵢ₎ = S − n/(n − 1) yᵢ yᵢᵀ (y: centred row), so the leading eigenvalues are roots of
+The intervals cover the expected value *at this n*. Leaving one prompt out of centred rows subtracts a rank-one matrix
+from the scatter, S₍ᵢ₎ = S − n/(n − 1) yᵢ yᵢᵀ (y: centred row), so the leading eigenvalues are roots of
 
     1 = n/(n − 1) · Σⱼ aᵢⱼ² / (λⱼ − μ),        λ₁ ≥ μ₁ ≥ λ₂ ≥ μ₂ ≥ λ₃,        aᵢⱼ: score of row i on axis j
 
@@ -26,10 +26,10 @@ from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float, Int
+from scipy import special
 
 from interp.statistics.intervals import t_quantile
-from interp.statistics.neighbours import principal_coordinates
-from interp.statistics.spectra import SPECTRAL, Scaling, eigenvalues, gram_statistics, scaled, spectral_statistics
+from interp.statistics.spectra import SPECTRAL, Scaling, gram_statistics, scaled, smaller_gram
 
 MAX_REFITS = 50
 """Most groups of a jackknife that refits; up to `MAX_SINGLE` prompts each is still left out alone."""
@@ -42,7 +42,7 @@ _LEFT = 1e-12
 """Share of the variance below which what deletions leave is rounding."""
 
 _ROUNDING = 1e-10
-"""A share this near to one is one, and a standard error this small is none."""
+"""Difference from one up to which a share counts as one; standard error up to which it counts as none."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Deletions:
     """Replicates of the spectral statistics without some of the prompts.
 
     `n_deleted` of `n_units` prompts are missing from each, or, of clusters of unequal size, these `shares` of all rows;
-    `method` says in words how it was done.
+    `method` describes it in words.
     """
 
     statistics: Float[np.ndarray, "replicate statistic"]
@@ -86,11 +86,7 @@ def deletions(rows: np.ndarray, scaling: Scaling, units: Int[np.ndarray, " row"]
         group[groups] = np.arange(len(groups))[:, None]
         of_row = group[codes]
     n_groups = int(of_row.max()) + 1
-    if scaling == "centred":
-        statistics = without_each_group(scaled(rows, "centred"), of_row)
-    else:
-        left = (rows[of_row != g] for g in range(n_groups))
-        statistics = np.array([spectral_statistics(eigenvalues(scaled(kept, scaling))) for kept in left])
+    statistics = without_each_group(rows, scaling, of_row)
     if not size:
         method = f"jackknife over {n_groups} clusters of unequal size or groups of them"
         return Deletions(statistics, len(names), 1, method, np.bincount(of_row) / len(rows))
@@ -121,8 +117,9 @@ def without_each_row(centred: Float[np.ndarray, "row feature"]) -> Float[np.ndar
     """
     n = len(centred)
     factor = n / (n - 1)
-    spectrum, loads = _squared_scores(centred)
-    lengths = loads.sum(axis=1)
+    loads = np.square(_principal_coordinates(centred))
+    loads = np.pad(loads, ((0, 0), (0, max(0, 3 - loads.shape[1]))))
+    spectrum, lengths = loads.sum(axis=0), loads.sum(axis=1)
     trace = spectrum.sum() - factor * lengths
     trace_of_square = np.square(spectrum).sum() - 2 * factor * (loads @ spectrum) + np.square(factor * lengths)
     first = _secular_roots(spectrum, factor * loads, 0)
@@ -135,16 +132,21 @@ def without_each_row(centred: Float[np.ndarray, "row feature"]) -> Float[np.ndar
 
 
 def without_each_group(
-    centred: Float[np.ndarray, "row feature"], groups: Int[np.ndarray, " row"]
+    rows: Float[np.ndarray, "row feature"], scaling: Scaling, groups: Int[np.ndarray, " row"]
 ) -> Float[np.ndarray, "group statistic"]:
-    """The spectral statistics of centred rows without the rows of each group in turn, recentred, without refitting.
+    """The spectral statistics without the rows of each group in turn; centred rows need no refitting.
 
     Groups are numbered from 0; rows of a negative number always stay.
     """
+    n_groups = int(groups.max()) + 1
+    if scaling == "zscored":
+        left = (scaled(rows[groups != group], scaling) for group in range(n_groups))
+        return np.array([gram_statistics(smaller_gram(kept)) for kept in left])
+    centred = scaled(rows, scaling)
     if centred.shape[0] < centred.shape[1]:
-        centred = principal_coordinates(centred)
+        centred = _principal_coordinates(centred)
     whole, total, n = centred.T @ centred, centred.sum(axis=0), len(centred)
-    found = np.full((int(groups.max()) + 1, len(SPECTRAL)), np.nan)
+    found = np.full((n_groups, len(SPECTRAL)), np.nan)
     for group, statistics in enumerate(found):
         mine = centred[groups == group]
         left = total - mine.sum(axis=0)
@@ -154,14 +156,12 @@ def without_each_group(
     return found
 
 
-def _squared_scores(centred: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Eigenvalues (largest first, at least three) and the squared score of every row on every axis."""
+def _principal_coordinates(centred: Float[np.ndarray, "row feature"]) -> Float[np.ndarray, "row axis"]:
+    """Coordinates of the rows along their principal axes, largest first."""
+    values, vectors = np.linalg.eigh(smaller_gram(centred))
     is_of_rows = len(centred) <= centred.shape[1]
-    values, vectors = np.linalg.eigh(centred @ centred.T if is_of_rows else centred.T @ centred)
-    spectrum, vectors = np.clip(values[::-1], 0.0, None), vectors[:, ::-1]
-    loads = np.square(vectors) * spectrum if is_of_rows else np.square(centred @ vectors)
-    missing = max(0, 3 - len(spectrum))
-    return np.pad(spectrum, (0, missing)), np.pad(loads, ((0, 0), (0, missing)))
+    coordinates = vectors * np.sqrt(np.clip(values, 0.0, None)) if is_of_rows else centred @ vectors
+    return coordinates[:, ::-1]
 
 
 def _secular_roots(spectrum: np.ndarray, loads: np.ndarray, index: int) -> np.ndarray:
@@ -186,12 +186,7 @@ def on_real_line(statistics: Float[np.ndarray, "*batch statistic"]) -> Float[np.
     shares, ratio = statistics[..., :2], statistics[..., 2:]
     shares = np.where(shares > 1 - _ROUNDING, 1.0, shares)
     with np.errstate(divide="ignore"):
-        return np.concatenate([np.log(shares) - np.log1p(-shares), np.log(ratio)], axis=-1)
-
-
-def off_real_line(transformed: Float[np.ndarray, "*batch statistic"]) -> Float[np.ndarray, "*batch statistic"]:
-    """The inverse of `on_real_line`."""
-    return np.concatenate([1 / (1 + np.exp(-transformed[..., :2])), np.exp(transformed[..., 2:])], axis=-1)
+        return np.concatenate([special.logit(shares), np.log(ratio)], axis=-1)
 
 
 def standard_error(
@@ -222,8 +217,8 @@ def spectral_intervals(
     """95 % intervals of the three statistics; NaN where every replicate is at a bound, or one is undefined."""
     value, replicates = on_real_line(statistics), on_real_line(deleted.statistics)
     usable = np.isfinite(value) & np.isfinite(replicates).all(axis=0)
-    replicates = np.where(usable, replicates, 0.0)
-    error = deleted.error(np.where(usable, value, 0.0), replicates)
+    value, replicates = (np.where(usable, x, 0.0) for x in (value, replicates))
+    error = deleted.error(value, replicates)
     half = np.where(usable & (error > _ROUNDING), error, np.nan) * t_quantile(len(replicates))
-    centre = np.where(usable, value, 0.0)
-    return off_real_line(np.stack([centre - half, centre + half])).T
+    bounds = np.stack([value - half, value + half])
+    return np.concatenate([special.expit(bounds[:, :2]), np.exp(bounds[:, 2:])], axis=1).T

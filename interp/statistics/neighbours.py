@@ -1,7 +1,7 @@
-"""Which rows are the same point, and how far the nearest others are.
+"""Distinct points of a cloud, and distances to the nearest others.
 
-Rows that differ by rounding alone (the same last token in two batches) count as one point; kept apart they
-would be the nearest neighbours of each other at a distance of noise.
+Rows that differ by rounding alone (the same last token in two batches) count as one point: kept apart, they would be
+each other's nearest neighbours.
 """
 
 import numpy as np
@@ -11,7 +11,7 @@ _SAME = 1e-5
 """Relative to the root-mean-square length of the rows: above float32 rounding, below any real difference."""
 
 _CLOSE = 1e-5
-"""Squared distance, relative to the squared lengths of both rows, below which inner products lose too many digits."""
+"""Squared distance, relative to both squared lengths, below which inner products lose too many digits."""
 
 _AT_ONCE = 1_000_000
 """Numbers of the differences that are held at once."""
@@ -20,8 +20,8 @@ _AT_ONCE = 1_000_000
 def distinct_rows(rows: np.ndarray) -> Int[np.ndarray, " distinct"]:
     """Indices of the first row of every distinct point, ascending.
 
-    Rows are sorted along one random direction, where equal points lie side by side. Neighbours further apart there
-    than equal points can be are different; the others are compared in full.
+    Rows are sorted along one random direction, where equal points are adjacent. Neighbours further apart there than
+    equal points can be are different; the others are compared in full.
     """
     rows = np.asarray(rows, dtype=np.float64)
     direction = np.random.default_rng(0).standard_normal(rows.shape[1])
@@ -35,14 +35,6 @@ def distinct_rows(rows: np.ndarray) -> Int[np.ndarray, " distinct"]:
     first = np.full(group[-1] + 1, len(rows))
     np.minimum.at(first, group, order)
     return np.sort(first)
-
-
-def principal_coordinates(centred: Float[np.ndarray, "row feature"]) -> Float[np.ndarray, "row axis"]:
-    """The same points with as few coordinates as there are rows: every distance is kept."""
-    if centred.shape[1] <= centred.shape[0]:
-        return centred
-    values, vectors = np.linalg.eigh(centred @ centred.T)
-    return vectors * np.sqrt(np.clip(values, 0.0, None))
 
 
 def distances(points: Float[np.ndarray, "row axis"]) -> Float[np.ndarray, "row other"]:
@@ -69,10 +61,7 @@ def distances(points: Float[np.ndarray, "row axis"]) -> Float[np.ndarray, "row o
 def nearest(
     between: Float[np.ndarray, "row other"], n: int
 ) -> tuple[Float[np.ndarray, "row neighbour"], Int[np.ndarray, "row neighbour"]]:
-    """Distances and numbers of the `n` nearest others of every row, nearest first; of others as near, the first.
-
-    From all pairwise distances.
-    """
+    """Distances and numbers of the `n` nearest others of every row, nearest first, from all pairwise distances."""
     left, rows = between.copy(), np.arange(len(between))
     np.fill_diagonal(left, np.inf)
     index, distance = np.empty((len(rows), n), dtype=np.int64), np.empty((len(rows), n))

@@ -1,7 +1,4 @@
-"""What no finding can be, whatever was measured: a p of -0.1, a band upside down, a value outside its interval.
-
-A probe that gives such a number has a fault, and its page would show the number as if it were true.
-"""
+"""Numbers that no finding can have: a p of -0.1, an inverted band, a value outside its interval."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -12,17 +9,16 @@ from interp.findings import Findings, Scalar
 from interp.table import Table
 
 _AT_MOST_1 = ("r2", "correlation", "rho")
-"""Ends of the names of numbers that never exceed 1 by more than float32 rounds; but for R², they are never below -1
-either. (A cosine may be the difference of two.)"""
+"""Ends of the names of numbers that are at most 1 and, but for R², at least -1. (A cosine may be a difference.)"""
 
 _FLOAT32 = 1e-5
 
 _ROUNDING = 1e-9
-"""How far, as a share of the larger, numbers may be out of order that are equal but for rounding."""
+"""Relative difference up to which numbers count as equal."""
 
 
 def impossible(findings: Findings) -> list[str]:
-    """Every scalar and column that cannot be, each with what was found there."""
+    """Every impossible scalar and column, each with the reason."""
     scalars = [f"{name}: {what}" for name, s in findings.scalars.items() for what in _in_scalar(name, s)]
     return scalars + [f"{name}.{what}" for name, table in findings.tables.items() for what in _in_table(table)]
 
@@ -64,6 +60,6 @@ def _in_range(name: str, value: Any) -> bool:
 
 
 def _ordered(low: Any, value: Any, high: Any) -> bool:
-    """Whether `low <= value <= high` everywhere, but for rounding; what is NaN is in order with everything."""
+    """Whether `low <= value <= high` everywhere but for rounding; NaN counts as in order."""
     pairs = ((low, value), (value, high), (low, high))
     return not any(np.any(np.greater(a, b) & ~np.isclose(a, b, rtol=_ROUNDING, atol=_ROUNDING)) for a, b in pairs)

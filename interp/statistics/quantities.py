@@ -1,8 +1,8 @@
 """What a probe measures, declared once: the name, unit and meaning of each number, and what it is compared with.
 
 Scalars, tables, headlines, controls, `interp list` and the documentation read the same table. Sentences have slots in
-braces (`{target}`), filled where the data are known (`told`). How uncertain a number is, is computed elsewhere and
-arrives as `interp.statistics.estimates.Estimates`.
+braces (`{target}`), filled when the data are known (`filled`). Values and uncertainty arrive as
+`interp.statistics.estimates.Estimates`.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -25,19 +25,19 @@ def shuffles(units: Int[np.ndarray, " row"], n: int, rng: np.random.Generator) -
     if len(np.unique(units)) == len(units):
         return random_orders(len(units), n, rng)
     orders = np.empty((n, len(units)), dtype=np.int64)
-    for alike in _of_like_size(members_of(units)):
-        n_units, largest = sum(len(rows) for rows in alike), alike[-1].shape[1]
-        over_again = np.concatenate([rows[:, np.arange(largest) % rows.shape[1]] for rows in alike])
+    for group in _of_similar_size(members_of(units)):
+        n_units, largest = sum(len(rows) for rows in group), group[-1].shape[1]
+        over_again = np.concatenate([rows[:, np.arange(largest) % rows.shape[1]] for rows in group])
         received = over_again[random_orders(n_units, n, rng)]  # [permutation, unit, member]
         first = 0
-        for rows in alike:
+        for rows in group:
             mine = received[:, first : first + len(rows), : rows.shape[1]]
             orders[:, rows.ravel()] = mine.reshape(n, -1)
             first += len(rows)
     return orders
 
 
-def _of_like_size(members: list[np.ndarray]) -> list[list[np.ndarray]]:
+def _of_similar_size(members: list[np.ndarray]) -> list[list[np.ndarray]]:
     """The units by size, smallest first; sizes are joined until a group has `MIN_ALIKE` units."""
     groups: list[list[np.ndarray]] = [[]]
     for rows in members:

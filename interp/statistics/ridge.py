@@ -5,12 +5,9 @@ With the rows X = U S Vᵀ, from which nuisances with the orthonormal basis Q (t
     w(α) = V S/(S² + α) Uᵀ y        H(α) = Q Qᵀ + U S²/(S² + α) Uᵀ        e = y − H y
 
 and the residuals of a prompt's rows p when that prompt is left out of the fit, nuisances refitted, are exactly
-(I − Hₚₚ)⁻¹ eₚ: no refit is made (Allen 1974; Golub, Heath and Wahba 1979, for single rows). What of a prompt's rows
-nothing else decides (their own mean, where the nuisances give them one) is no part of these residuals. One
+(I − Hₚₚ)⁻¹ eₚ: no refit is made (Allen 1974; Golub, Heath and Wahba 1979, for single rows). What only the prompt itself
+determines (its mean, where the nuisances give it one) is no part of these residuals. One
 decomposition of the smaller Gram matrix serves every target and penalty. Penalties are in units of the mean of S².
-
-Which penalty leaves the smallest residuals is seen in float32 (one left-out residual a prompt); targets for which two
-penalties come out nearly alike are decided between these in float64, so the choice is that of float64.
 """
 
 from dataclasses import dataclass
@@ -28,10 +25,7 @@ _NEGLIGIBLE = 1e-10
 """Squared singular value, relative to the largest, below which an axis is rounding."""
 
 ALONE = 1e-9
-"""1 − leverage below which a prompt alone decides its own fit, so that leaving it out is undefined there."""
-
-_NEARLY_ALIKE = 1e-4
-"""Relative difference from the least error, well above float32 rounding, below which float64 decides."""
+"""1 − leverage below which a prompt alone determines its fit, so that leaving it out is undefined there."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +61,7 @@ class PrincipalForm(RowAxes):
 
 
 def _kept(squared: np.ndarray) -> np.ndarray:
-    """Which ascending eigenvalues are more than rounding, largest first; none of no rows."""
+    """Which ascending eigenvalues are more than rounding, largest first."""
     return np.flatnonzero(squared > _NEGLIGIBLE * squared.max(initial=0.0))[::-1]
 
 
@@ -90,60 +84,23 @@ def fit_ridge(
 
     Rows and targets have the `nuisances` (an orthonormal basis) taken out already; the form has at least one axis.
     """
-    loads = form.left.T @ targets
-    squared = np.square(form.singular)
+    loads, squared, members = form.left.T @ targets, np.square(form.singular), members_of(units)
     scale = float(squared.mean())
     # axes and nuisances that span all rows leave nothing of a target but rounding
     is_whole = form.left.shape[1] + nuisances.shape[1] >= len(targets)
     outside = np.zeros_like(targets) if is_whole else targets - form.left @ loads
-    penalty = PENALTIES[_least_error(form.left, loads, outside, squared, nuisances, members_of(units))]
+    shrink = squared / (squared + PENALTIES[:, None] * scale)
+    errors = [left_out_error(form.left, loads, outside, kept, nuisances, members) for kept in shrink]
+    penalty = PENALTIES[np.argmin(errors, axis=0)]
     shrunk = form.singular[:, None] / (squared[:, None] + penalty * scale)
     return RidgeFit(shrunk * loads, penalty, scale)
-
-
-def _least_error(
-    left: np.ndarray, loads: np.ndarray, outside: np.ndarray, squared: np.ndarray, nuisances: np.ndarray,
-    members: list[np.ndarray],
-) -> np.ndarray:  # fmt: skip
-    """Which of `PENALTIES` leaves the smallest left-out error of every target."""
-    penalties = PENALTIES[:, None] * squared.mean()
-    shrink, kept = squared / (squared + penalties), penalties / (squared + penalties)
-    if any(rows.shape[1] > 1 for rows in members):
-        errors = np.array([left_out_error(left, loads, outside, one, nuisances, members) for one in shrink])
-        return errors.argmin(axis=0)
-    kept_back = 1 - np.square(nuisances).sum(axis=1, keepdims=True) - np.square(left) @ shrink.T
-    inverse = np.divide(1, kept_back, out=np.zeros_like(kept_back), where=kept_back > ALONE).T
-    size = np.maximum(np.abs(loads).max(axis=0, initial=0.0), np.abs(outside).max(axis=0, initial=0.0))
-    size[size == 0] = 1.0
-    narrow = [x.astype(np.float32) for x in (left, loads / size, outside / size, kept, inverse)]
-    errors = np.array([_single_errors(*narrow[:3], *of_one) for of_one in zip(*narrow[3:], strict=True)], np.float64)
-    alike = ~(errors > errors.min(axis=0) * (1 + _NEARLY_ALIKE))
-    unsure = alike.sum(axis=0) > 1
-    errors[:, unsure] = np.inf
-    for i, of_one in enumerate(zip(kept, inverse, strict=True)):
-        again = unsure & alike[i]
-        errors[i, again] = _single_errors(left, loads[:, again], outside[:, again], *of_one)
-    return errors.argmin(axis=0)
-
-
-def _single_errors(
-    left: np.ndarray, loads: np.ndarray, outside: np.ndarray, kept: np.ndarray, inverse: np.ndarray
-) -> np.ndarray:
-    """Sums of squared left-out residuals of single rows at one penalty, (1 − leverage)⁻¹ of each in `inverse`.
-
-    Residuals keep `kept` = α/(S² + α) of the loads. In the precision of the arguments; rows whose inverse is 0 are
-    passed over.
-    """
-    residual = left @ (kept[:, None] * loads)
-    residual += outside
-    return np.square(inverse) @ np.square(residual, out=residual)
 
 
 def left_out_error(
     left: np.ndarray, loads: np.ndarray, outside: np.ndarray, shrink: np.ndarray, nuisances: np.ndarray,
     members: list[np.ndarray],
 ) -> np.ndarray:  # fmt: skip
-    """Sum of squared left-out residuals of every target, as far as other units decide them.
+    """Sum of squared left-out residuals of every target, as far as other units determine them.
 
     Targets are given as `loads` on the axes `left` and what lies `outside` of them; a fit keeps the part `shrink` of
     each load (none of any: the nuisances alone). `members` are the rows of the units (`members_of`).

@@ -6,17 +6,17 @@ A cloud is `[row, feature]`, rows are prompts. With the eigenvalues λ₁ ≥ λ
     participation ratio   (Σλ)² / Σλ²        from 1 (one direction) to min(rows − 1, features)
 
 All depend on the number of rows: a cloud without any structure has a PC1 share that falls, and a
-participation ratio that grows, as rows are added (interp.statistics.nulls gives what noise yields at the same size).
-Source: Paper III (arXiv 2512.23752), section 4.2, which standardises columns; here they are centred unless
-`zscored` is asked for, since standardising gives a silent column the weight of a loud one.
+participation ratio that grows, as rows are added (`interp.statistics.nulls` has their nulls at the same size).
+Source: Paper III (arXiv 2512.23752), section 4.2, which standardises columns; here they are centred by default, since
+standardising gives a column of small variance the weight of one of large variance.
 """
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from jaxtyping import Bool, Float
-from scipy.linalg import get_lapack_funcs
+from scipy import linalg
 from scipy.sparse.linalg import eigsh
 
 from interp.statistics.ratio import ratio
@@ -26,13 +26,8 @@ Scaling = Literal["centred", "zscored"]
 SPECTRAL = ("pc1_share", "pc1_plus_pc2_share", "participation_ratio")
 """The three statistics, in the order of the last axis of every array of them."""
 
-(_SYEVX,) = get_lapack_funcs(("syevx",), dtype=np.float64)
-
-_WHOLE_UP_TO = 100
-"""Rows up to which whole decompositions, made in one call, are no slower than a few leading pairs of each matrix."""
-
-_LAPACK_UP_TO = 400
-"""Rows up to which leading eigenvectors are LAPACK's; Lanczos finds those of larger matrices sooner."""
+_DENSE_UP_TO = 400
+"""Rows above which Lanczos iteration finds leading eigenvectors sooner than a dense solver."""
 
 
 @dataclass(frozen=True)
@@ -88,15 +83,11 @@ def centred_gram(gram: Float[np.ndarray, "*batch row row"]) -> Float[np.ndarray,
     return gram - by_row - np.swapaxes(by_row, -1, -2) + by_row.mean(axis=-2, keepdims=True)
 
 
-def spectral_statistics(spectrum: Float[np.ndarray, "*batch axis"]) -> Float[np.ndarray, "*batch statistic"]:
-    """`SPECTRAL` of one or many spectra (largest eigenvalue first); NaN where nothing varies."""
-    squares = np.square(spectrum).sum(axis=-1)
-    return _statistics(spectrum[..., 0], spectrum[..., :2].sum(axis=-1), spectrum.sum(axis=-1), squares)
-
-
-def _statistics(first: Any, both: Any, total: Any, squares: Any) -> Float[np.ndarray, "*batch statistic"]:
-    """`SPECTRAL` from the largest eigenvalue, the sum of the two largest, of all, and of all squared."""
-    return ratio(np.stack([first, both, np.square(total)], axis=-1), np.stack([total, total, squares], axis=-1))
+def gram_statistics(gram: Float[np.ndarray, "*batch row row"]) -> Float[np.ndarray, "*batch statistic"]:
+    """`SPECTRAL` from inner products of centred rows, or of columns; NaN where nothing varies."""
+    leading, total = gram_eigenvalues(gram)[..., :2], np.trace(gram, axis1=-2, axis2=-1)
+    part = np.stack([leading[..., 0], leading.sum(axis=-1), np.square(total)], axis=-1)
+    return ratio(part, np.stack([total, total, np.einsum("...rs,...rs->...", gram, gram)], axis=-1))
 
 
 def principal_axes(centred: Float[np.ndarray, "row feature"], n_axes: int) -> Axes:
@@ -114,39 +105,18 @@ def principal_axes(centred: Float[np.ndarray, "row feature"], n_axes: int) -> Ax
 
 def leading_vectors(gram: Float[np.ndarray, "*batch row row"], n_axes: int) -> Float[np.ndarray, "*batch row axis"]:
     """Eigenvectors of the largest eigenvalues of one or many symmetric matrices, in columns."""
-    if gram.ndim > 2:
-        if gram.shape[-1] <= _WHOLE_UP_TO:
-            return np.linalg.eigh(gram)[1][..., : -n_axes - 1 : -1]
-        found = np.array([leading_vectors(one, n_axes) for one in gram.reshape(-1, *gram.shape[-2:])])
-        return found.reshape(*gram.shape[:-2], *found.shape[-2:])
-    if not gram.any():
-        return np.eye(len(gram))[:, :n_axes]
-    if len(gram) <= _LAPACK_UP_TO:
-        return _last_eigenpairs(gram, n_axes, True)[1][:, ::-1]
+    found = np.array([_leading_vectors(one, n_axes) for one in gram.reshape(-1, *gram.shape[-2:])])
+    return found.reshape(*gram.shape[:-1], n_axes)
+
+
+def _leading_vectors(gram: Float[np.ndarray, "row row"], n_axes: int) -> Float[np.ndarray, "row axis"]:
+    n = len(gram)
+    if n <= _DENSE_UP_TO or not gram.any():
+        try:
+            _, vectors = linalg.eigh(gram, lower=False, subset_by_index=(n - n_axes, n - 1), driver="evx")
+        except linalg.LinAlgError:  # inverse iteration did not converge
+            _, vectors = np.linalg.eigh(gram)
+        return np.asarray(vectors)[:, : -n_axes - 1 : -1]
     start = gram[:, np.diagonal(gram).argmax()]  # deterministic, and never orthogonal to the leading axis in practice
     values, vectors = eigsh(gram, k=n_axes, v0=start)
     return vectors[:, np.argsort(values)[::-1]]
-
-
-def _last_eigenpairs(gram: np.ndarray, n: int, wants_vectors: bool) -> tuple[np.ndarray, np.ndarray]:
-    """The `n` largest eigenvalues, ascending, and their vectors (or none), by bisection and inverse iteration."""
-    size = len(gram)
-    values, vectors, _, _, failed = _SYEVX(
-        gram, compute_v=int(wants_vectors), range="I", il=size - n + 1, iu=size, overwrite_a=0
-    )
-    if failed:
-        values, vectors = np.linalg.eigh(gram)
-        return values[-n:], vectors[:, -n:]
-    return values[:n], vectors
-
-
-def gram_statistics(gram: Float[np.ndarray, "*batch row row"]) -> Float[np.ndarray, "*batch statistic"]:
-    """`SPECTRAL` from inner products: it takes the leading two eigenvalues, the trace and the sum of squares."""
-    if gram.shape[-1] <= _WHOLE_UP_TO:
-        return spectral_statistics(gram_eigenvalues(gram))
-    flat = gram.reshape(-1, *gram.shape[-2:])
-    leading = np.array([_last_eigenpairs(one, 2, False)[0] for one in flat]).clip(0.0)
-    total = np.trace(flat, axis1=-2, axis2=-1)
-    squares = np.einsum("brs,brs->b", flat, flat)
-    found = _statistics(leading[:, -1], leading.sum(axis=1), total, squares)
-    return found.reshape(*gram.shape[:-2], len(SPECTRAL))

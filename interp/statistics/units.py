@@ -1,7 +1,7 @@
 """The independent units of a capture, prompts or clusters of prompts, and bootstrap intervals of means over them.
 
-Rows of one prompt (or of one sequence of a wind tunnel) are averaged first, so that every prompt has the same weight.
-All statistics of a probe use the same resamples of whole clusters.
+Rows of one prompt (or sequence) are averaged first, so that every prompt has the same weight. All statistics of a probe
+use the same resamples of whole clusters.
 """
 
 from collections.abc import Mapping
@@ -12,7 +12,6 @@ import numpy as np
 from jaxtyping import Float, Int, Num
 
 from interp.statistics.estimates import Estimates
-from interp.statistics.intervals import Bounds, normal_interval
 from interp.statistics.ratio import ratio
 from interp.statistics.resampling import bootstrap_weights, effective_count, random_signs
 from interp.table import Table
@@ -22,7 +21,7 @@ FEW_UNITS = 20
 intervals of 20 miss the mean, and 10 % of those of 10."""
 
 FEW_OF_ONE_SIZE = 10
-"""Effective number of clusters below which it is, too: where two of 62 clusters held two thirds of the prompts (an
+"""Effective number of clusters below which it also is: where two of 62 clusters had two thirds of the prompts (an
 effective number of 4.5), 78 to 87 % of the intervals of rank correlations held the truth; from 10 on, 89 to 94 %."""
 
 
@@ -119,15 +118,6 @@ class Units:
         """Estimates over these units, with the number of units and their names."""
         words = {"unit": self.name, "drawn": self.drawn, **found.words, **words}
         return replace(found, about=self.counted, words=words)
-
-
-def mean_bounds(
-    values: Float[np.ndarray, " unit"], clusters: Int[np.ndarray, " unit"], n_bootstrap: int
-) -> Bounds | None:
-    """The normal bootstrap interval of a mean over units, whole clusters resampled; None where no resample differs."""
-    n = len(values)
-    weights = bootstrap_weights(clusters, None, n_bootstrap, np.random.default_rng(n))
-    return normal_interval(float(values.mean()), weights @ values / weights.sum(axis=1))
 
 
 def mean_of_units(values: Float[np.ndarray, "unit *rest"]) -> Float[np.ndarray, "*rest"]:

@@ -1,10 +1,9 @@
 """Attention entropy over depth: does attention narrow, layer by layer, and because of the prompt's content?
 
-For every head the entropy of its attention row, H = −Σ α log2 α, averaged over heads only after it was taken
-(averaging weights first would mix the heads). Read at the scored rows (the last token of a text), and averaged over
-all positions of each prompt; also divided by log2 of the visible keys. Every number has a variant with the first
-position removed and the rest renormalised, since a sink there lowers the entropy whatever the content; with a large
-sink the variant is the headline (`measures.sinks`).
+For every head the entropy of its attention row, H = −Σ α log2 α; heads are averaged after that. Read at the scored rows
+(the last token of a text), and averaged over all positions of each prompt; also divided by log2 of the visible keys.
+Every number has a variant without the first position, the rest renormalised, since a sink there lowers the entropy
+whatever the content; with a large sink the variant is the headline (`measures.sinks`).
 
 Shuffled keys (another prompt's, at the same positions) keep position, temperature and sink but not the content: the
 decrease of entropy relative to them is the content sharpening.
@@ -114,7 +113,6 @@ def _need(name: str, where: str) -> Need:
 
 
 def _profiles(base: Capture, units: Units, where: str) -> dict[str, Profile]:
-    """Every statistic per prompt, layer and head, and the gain over shuffled keys."""
     read = {name: finite_or_absent(base, _need(name, where)) for name in SITES}
     if where == "scored":
         drawn = base.rows["drawn"].astype(bool)

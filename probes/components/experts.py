@@ -1,12 +1,12 @@
 """Whether the experts of a mixture divide domains: information between the router's choice and a prompt's domain.
 
-I(expert; domain | stratum) in bits, the expert being one of those chosen, with the weights that they enter with as its
-probabilities. Strata are positions, or positions and tokens: what a position or the token there says of the domain (a
-token of one domain alone routes as it likes) is no division of labour. Only strata with two domains or more count.
+I(expert; domain | stratum) in bits; the probabilities of the experts are the router's weights of those chosen. Strata
+are positions, or positions and tokens: what these alone predict of the domain is no division of labour. Only strata
+with two domains or more count.
 
-Each cluster of prompts gives one row, drawn at random among those: rows of one prompt, and of its near-copies, route
-alike for reasons of their own, and exchanging them one by one would take every habit for a domain. Null: routing
-permuted between clusters within strata. Its mean is the upward bias of the estimate, and is subtracted.
+Each cluster of prompts gives one random row, since rows of one prompt, and of its near-copies, are routed similarly for
+other reasons. Null: routing permuted between clusters within strata. Its mean is the upward bias of the estimate, and
+is subtracted.
 """
 
 from dataclasses import replace
@@ -64,7 +64,7 @@ def _one_row_each(
 ) -> Int[np.ndarray, " chosen"]:
     """One random row of every cluster that has one in a stratum of several domains.
 
-    Strata in which one domain is left by the draw say nothing and bias nothing: they stay, as 0.
+    Strata in which the draw leaves one domain count as 0.
     """
     pairs = np.unique(np.stack([stratum, np.unique(domain, return_inverse=True)[1]]), axis=1)
     several, counts = np.unique(pairs[0], return_counts=True)
@@ -89,7 +89,7 @@ def _mean_of_group(
 
 
 def experts(drawn: Capture, n_permutations: int, seed: int) -> dict[str, Estimates]:
-    """Both numbers layer by layer, and their means over layers (last); one place without a value where undefined."""
+    """Both numbers by layer, and their means over layers (last); a single place where undefined."""
     rows = drawn.rows
     if "domain" not in rows or len(np.unique(rows["domain"])) < 2:
         return dict.fromkeys(

@@ -70,7 +70,7 @@ def component_figures(findings: Findings) -> tuple[Figure, ...]:
 
 
 def _lines(table: Table, labels: Mapping[str, str], title: str, null: str) -> Chart:
-    """Those of the columns that there are over the layers, each with its null where it has one."""
+    """The existing columns over the layers, each with its null where it has one."""
     chart = Chart(table, "layer", "layer", title)
     for (column, label), colour, dash in zip(labels.items(), PALETTE, ("dash", "dot"), strict=False):
         if f"{column}_null" in table:

@@ -1,11 +1,9 @@
-"""Components: what attention and feed-forward write, which of them makes the prediction, and when it is made.
+"""Components: what attention and feed-forward write, which of them makes the prediction, and at which depth.
 
-Layer by layer: lengths of the two updates, their shares of the final stream (measures.updates), and what each adds to
-the logit of the predicted token (direct attribution, interp.reading.lens). Depth by depth: entropy of what the residual
-stream decodes to, its KL from the final prediction and, on wind tunnels, from the exact posterior, with the trend in
-depth: the residual stream as a store of belief that is refined. Where a model computes both
-blocks from the same stream, neither comes after the other. Of a mixture of experts it can also ask whether they divide
-domains (`experts`).
+By layer: lengths of the two updates, their shares of the final stream (`updates`), and what each adds to the logit of
+the predicted token (direct attribution, `interp.reading.lens`). By depth: entropy of what the residual stream decodes
+to, its KL from the final prediction and, on wind tunnels, from the exact posterior, with the trend in depth. Where both
+blocks read the same stream, neither comes after the other. `experts`: whether the experts of a mixture divide domains.
 
 Source: Paper I (arXiv 2512.22471), the roles of the components; nostalgebraist (2020) and Elhage et al. (2021) for
 lens and attribution. Formulas, nulls and failure modes are in docs/reference/probes.
@@ -60,8 +58,8 @@ BY_EXPERTS = "Information about the prompt's domain in the experts chosen in eac
 class Components(Probe):
     """Updates of attention and feed-forward, direct logit attribution, and the logit lens by depth.
 
-    `n_permutations`: random signs and exchanges of posteriors in the nulls; `n_bootstrap`: resamples of the prompts.
-    `experts` asks whether experts divide domains; a model without routers that can be read is refused then.
+    `n_permutations`: random signs and permuted posteriors in the nulls; `n_bootstrap`: resamples of the prompts.
+    `experts` tests whether experts divide domains, in a model whose routers can be read.
     """
 
     n_permutations: int = 500
@@ -113,18 +111,18 @@ class Components(Probe):
         # the dimension that most of the squared length of the final stream lies along
         loudest = int(np.einsum("rd,rd->d", resid[-1], resid[-1], dtype=np.float64).argmax())
         shares, quiet = final_shares(*stream, signs), final_shares(*stream, signs, loudest)
-        null = {}
-        if drawn.posterior is not None and drawn[DECODED].shape[-1]:
-            both = posterior_divergence(drawn, self.n_permutations, self.seed)
-            curves["posterior_kl"], null["posterior_kl"] = both
-        by_depth = _by_depth(curves, null, units)
+        by_depth = {name: _mean(of, units) for name, of in curves.items()}
         found = _summed_shares(shares, units, "") | _summed_shares(quiet, units, QUIET)
+        if drawn.posterior is not None and drawn[DECODED].shape[-1]:
+            kl, permuted = posterior_divergence(drawn, self.n_permutations, self.seed)
+            p = largest_deviation_p(kl.mean(axis=1), permuted)
+            curves["posterior_kl"], by_depth["posterior_kl"] = kl, _mean(kl, units).permuted(permuted, p)
+            found["posterior_kl"] = by_depth["posterior_kl"].at([-1])
         found |= {site: _mean(of.sum(axis=0, keepdims=True), units) for site, of in rows.items()}
         # the last depth decodes to the final prediction itself: a KL of zero in every model
         trends = {f"{name}_trend": c[:-1] if name == "lens_kl" else c for name, c in curves.items()}
         found |= {name: _trend(c, units) for name, c in trends.items()}
         found["lens_kl_trend_spaced"] = _trend(trends["lens_kl_trend"], units, N_DEPTHS)
-        found |= {name: by_depth[name].at([-1]) for name in null}
         routed = experts(drawn, self.n_permutations, self.seed) if self.experts else {}
         found |= {name: of.at([-1]) for name, of in routed.items()}
         quantities = QUANTITIES.filled(loudest=str(loudest))
@@ -180,11 +178,10 @@ class Components(Probe):
 def posterior_divergence(
     capture: Capture, n_permutations: int, seed: int
 ) -> tuple[Float[np.ndarray, "depth row"], Float[np.ndarray, "permutation depth"]]:
-    """KL(posterior ‖ decoded) in bits at every depth and row, and its mean over rows for every exchange of posteriors.
+    """KL(posterior ‖ decoded) in bits at every depth and row, and its mean over rows for every permutation.
 
-    Over the full vocabulary: mass that the model puts outside the possible outcomes counts against it. Posteriors of
-    whole sequences (clusters of prompts) are exchanged, so that what position alone says about the posterior (how many
-    values are left) stays in the null.
+    Over the full vocabulary: probability outside the possible outcomes counts as error. Posteriors of whole sequences
+    (clusters of prompts) are permuted, so that what position alone predicts of the posterior stays in the null.
     """
     posterior, outcomes = capture.posterior, capture.outcomes
     assert posterior is not None and outcomes is not None
@@ -202,7 +199,7 @@ def _mean(rows: Float[np.ndarray, "place row"], units: Units) -> Estimates:
 
 
 def _summed_shares(shares: FinalShares, units: Units, ending: str) -> dict[str, Estimates]:
-    """What all attention, and all feed-forward, has written of the final stream, compared with random signs."""
+    """The shares of all attention and of all feed-forward in the final stream, compared with random signs."""
     found = {}
     for block, parts in shares.blocks.items():
         mine, drawn = _mean(shares.share[parts].sum(axis=0, keepdims=True), units), shares.flipped[:, parts].sum(axis=1)
@@ -239,16 +236,3 @@ def _by_layer(
     }
     before, after = ({name: _mean(of, units) for name, of in rows.items()} for rows in (norms, logits))
     return {"layer": np.arange(len(logits["attn_logit"])), **before, **final, **after}
-
-
-def _by_depth(
-    curves: Mapping[str, Float[np.ndarray, "depth row"]],
-    null: Mapping[str, Float[np.ndarray, "permutation depth"]],
-    units: Units,
-) -> dict[str, Estimates]:
-    """The curves, those that have a null with two-sided p corrected over depths."""
-    columns = {name: _mean(rows, units) for name, rows in curves.items()}
-    for name, permuted in null.items():
-        p = largest_deviation_p(curves[name].mean(axis=1), permuted)
-        columns[name] = columns[name].permuted(permuted, p)
-    return columns

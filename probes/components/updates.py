@@ -1,11 +1,10 @@
-"""What the blocks write into the residual stream: lengths, and shares of the stream that the model ends with.
+"""What the blocks write into the residual stream: lengths, and shares of the final stream.
 
 The stream is a sum, r = e + Σ a_ℓ + Σ m_ℓ (embedding, attention and feed-forward of every layer), so each part u has
-a share ⟨u, r⟩ / ⟨r, r⟩, and the shares add up to 1. A negative one writes against what is there in the end.
+a share ⟨u, r⟩ / ⟨r, r⟩, and the shares add up to 1. A part with a negative share opposes the final stream.
 
-Null: the sign of every part is drawn at random, alike in all rows, and the sum taken anew. Sizes stay, and which
-parts lie along one line; what goes is that they agree. An embedding or a massive dimension that outweighs everything
-has its share under the null too.
+Null: a random sign for every part, the same in all rows, and the shares of that sum. It keeps lengths and angles up to
+sign, and removes agreement in direction. An embedding or a massive dimension that outweighs everything keeps its share.
 """
 
 from dataclasses import dataclass
@@ -22,8 +21,8 @@ _ROWS_AT_ONCE = 128
 class FinalShares:
     """Shares of the final stream, parts in the order embedding, attention by layer, feed-forward by layer.
 
-    `flipped` are means over rows under random signs; `missing` is the largest part of any final stream that the sum
-    of the parts leaves out, relative to its length: rounding, where all that is added was captured.
+    `flipped` are means over rows under random signs; `missing` is the largest relative difference between a final
+    stream and the sum of its parts: rounding, where every addition was captured.
     """
 
     share: Float[np.ndarray, "part row"]
@@ -32,7 +31,7 @@ class FinalShares:
 
     @property
     def least_p(self) -> float:
-        """All signs alike, of all patterns."""
+        """The probability that all signs are equal."""
         return 0.5 ** (len(self.share) - 1)
 
     @property

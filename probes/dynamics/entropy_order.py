@@ -1,14 +1,14 @@
-"""The curve that states run along from certain to uncertain: how long it is, and how far its certain end has spread.
+"""The curve of the states in order of their entropy: its length, and the spread of its low-entropy end.
 
 States are put into bins by an entropy that is the same at every checkpoint (the exact posterior's, else that of the end
 of the training): one bin for each value where there are few, else equal shares. With the mean μ_b of every bin,
 
     length            Σ ‖μ_{b+1} − μ_b‖                                   along the order of the entropy
     relative length   length / s,  s² = mean ‖x − mean‖²                  free of the scale of the values
-    low-entropy distance   √ of the mean squared distance between two states of the certain fifth, over that of any two
+    low-entropy distance   √ of the mean squared distance between two states of the lowest fifth, over that of any two
 
 Intervals are jackknives over prompts on the logarithm (bin means of resamples are noisier than those of the sample, so
-a bootstrap of a length is biased upwards). Null: entropies permuted between prompts; noise has a length too.
+a bootstrap of a length is biased upwards). Null: entropies permuted between prompts, since noise has a length too.
 Papers I and III show the curve and define no length: these are ours.
 """
 
@@ -18,7 +18,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy import sparse
 
-from interp.statistics.intervals import null_from_draws, t_quantile
+from interp.statistics.intervals import prediction_band, t_quantile
 from interp.statistics.jackknife import equal_groups, standard_error
 from interp.statistics.resampling import shuffles
 
@@ -57,7 +57,7 @@ class EntropyOrder:
 def ordered_statistics(
     points: Float[np.ndarray, "row feature"], order: EntropyOrder, units: np.ndarray, n_null: int, seed: int
 ) -> Float[np.ndarray, "statistic entry"]:
-    """`ORDERED` of one cloud: value, interval and null with its band, six entries each; NaN where nothing varies."""
+    """`ORDERED` of one cloud, six entries each: value, interval, null and its band; NaN where nothing varies."""
     points = np.asarray(points, dtype=np.float64)
     points = points - points.mean(axis=0)
     names, code = np.unique(units, return_inverse=True)
@@ -78,10 +78,7 @@ def ordered_statistics(
     together = np.zeros(len(points), dtype=np.int64)
     shuffled = np.array([_sums(points, order.bin[o], order.n_bins, together, 1)[0] for o in orders])
     draws = _statistics(shuffled, whole, order.certain)
-    nulls = [null_from_draws("", column) for column in draws.T]
-    return np.array(
-        [[v, a, b, n.value, *n.band] for v, a, b, n in zip(value, low, high, nulls, strict=True)], dtype=np.float64
-    )
+    return np.vstack([value, low, high, prediction_band(draws)]).T
 
 
 def _sums(
@@ -97,7 +94,7 @@ def _sums(
 def _statistics(
     sums: Float[np.ndarray, "replicate bin entry"], whole: Float[np.ndarray, "bin entry"], certain: np.ndarray
 ) -> Float[np.ndarray, "replicate statistic"]:
-    """`ORDERED` from sums; a bin that a replicate has emptied keeps the mean of the whole."""
+    """`ORDERED` from sums; a bin that is empty in a replicate keeps the mean of the whole."""
     count = sums[..., :1]
     kept = np.where(count > 0, sums, whole)
     means = np.divide(kept[..., 2:], kept[..., :1], out=np.zeros_like(kept[..., 2:]), where=kept[..., :1] > 0)

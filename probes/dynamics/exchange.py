@@ -1,16 +1,15 @@
-"""What attention patterns of a checkpoint do: the final network with them, and the checkpoint with the final ones.
+"""Effects of exchanged attention patterns: a checkpoint's in the final network, and the final ones in the checkpoint.
 
 With e(·) the error of a prediction (KL from the exact posterior in bits, or the loss on the text):
 
     excess     e(network of t) − e(end)                      what the training still has to learn after t
-    patterns   e(end with the patterns of t) − e(end)        what is lost by the attention patterns of t alone
-    network    e(t with the patterns of the end) − e(end)    what is lost by all the rest of t alone
-    lead       network − patterns                            above 0 the patterns of t are further than the rest
+    patterns   e(end with the patterns of t) − e(end)        the error due to the attention patterns of t
+    network    e(t with the patterns of the end) − e(end)    the error due to all the rest of t
+    lead       network − patterns                            above 0 the patterns of t are closer to final than the rest
 
-All are paired by prompt: where patterns and the rest of a checkpoint are equally far, one prompt's difference is as
-likely of either sign, which is the null of the lead. Distances between rows of attention say how much they moved; these
-say what that does. One step stands for the training: the last checkpoint before the end whose excess is clear of 0 by
-its interval, so that something is missing, and as little as the checkpoints resolve.
+All are paired by prompt: where patterns and the rest of a checkpoint are equally close, the sign of a prompt's
+difference is random, which is the null of the lead. One step represents the training: the last checkpoint before the
+end whose excess has an interval above 0.
 """
 
 from dataclasses import dataclass, replace
@@ -41,13 +40,13 @@ class Exchange:
 
     @property
     def parts(self) -> dict[str, Float[np.ndarray, "checkpoint prompt"]]:
-        """What follows from them: excess, patterns, network and lead."""
+        """Excess, patterns, network and lead."""
         errors = {"excess": self.own, "patterns": self.with_patterns, "network": self.of_network}
         return {name: of - self.end for name, of in errors.items()} | {"lead": self.of_network - self.with_patterns}
 
 
 def exchange_numbers(exchange: Exchange, n_flips: int, rng: np.random.Generator) -> dict[str, Estimates]:
-    """The lead at the step that stands for the training, and the two shares of the excess."""
+    """The lead at the step that represents the training, and the two shares of the excess."""
     units, parts = exchange.units, exchange.parts
     clear = np.flatnonzero(band(units.resampled(parts["excess"].T))[0] > 0)
     if not len(clear):
@@ -68,13 +67,13 @@ def exchange_numbers(exchange: Exchange, n_flips: int, rng: np.random.Generator)
 
 
 def unexchanged(reason: str, units: Units) -> dict[str, Estimates]:
-    """The numbers where nothing was exchanged, or nothing is missing."""
+    """The numbers where nothing was exchanged, or no checkpoint has an excess."""
     nothing = Estimates.undefined(reason, about=units.counted, words={"step": "t"})
     return dict.fromkeys(("exchange_lead", "patterns_share", "network_share"), nothing)
 
 
 def exchange_table(exchange: Exchange, error: str) -> Table:
-    """One row a checkpoint: the three errors, and what follows from them, each with its interval over prompts."""
+    """One row per checkpoint: the three errors and their differences, with intervals over prompts."""
     shown = {
         "own": exchange.own, "final_with_patterns": exchange.with_patterns, "with_final_patterns": exchange.of_network,
         **exchange.parts,

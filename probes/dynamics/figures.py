@@ -19,7 +19,7 @@ _CURVES = (
     ("loss", "loss", PALETTE[1], "solid"),
     ("output", "output", PALETTE[3], "dash"),
 )
-"""Columns of `by_step` that are distances from the end, or have it taken off."""
+"""Columns of `by_step` that are distances from the end, or differences from it."""
 
 _DISTANCES = ("frame_tv", "value_distance", "output")
 _REFINED = {
@@ -105,7 +105,6 @@ def _line(chart: Chart, column: str, name: str, colour: str, dash: str) -> None:
 
 
 def _lines(table: Table, axis: str, lines: tuple[tuple[str, str, str, str], ...]) -> "go.Figure":
-    """Those of the columns that there are, on a log scale."""
     chart = _over_steps(table, axis)
     for line in lines:
         if line[0] in table:
@@ -115,7 +114,7 @@ def _lines(table: Table, axis: str, lines: tuple[tuple[str, str, str, str], ...]
 
 
 def _unfurling(points: Table) -> "go.Figure":
-    """A frame for every checkpoint, of the same rows; axes stand still: what moves is the model."""
+    """A frame for every checkpoint, of the same rows on fixed axes."""
     import plotly.graph_objects as go
 
     steps: list[int] = np.unique(points["step"]).tolist()
@@ -123,9 +122,9 @@ def _unfurling(points: Table) -> "go.Figure":
     chart = Chart(last, "pc1", "PC1 of the final values (activation)", "PC2 of the final values (activation)")
     plot, bits = chart.plot, last["entropy_bits"]
     scale = scale_of(bits, "entropy", "bits") | {"opacity": 0.8}
-    said = [[where, float(b)] for where, b in zip(places(last), bits, strict=True)]
+    hover_texts = [[where, float(b)] for where, b in zip(places(last), bits, strict=True)]
     hover = "%{customdata[0]}<br>%{customdata[1]:.2f} bits<extra></extra>"
-    chart.points("pc2", colour=scale, size=7, customdata=said, hovertemplate=hover)
+    chart.points("pc2", colour=scale, size=7, customdata=hover_texts, hovertemplate=hover)
     plot.frames = [
         go.Frame(
             name=str(step), traces=[0],

@@ -1,13 +1,12 @@
-"""The frame: how far attention, and the weights that make it, are from where they end.
+"""The frame: how far attention and W_QK are from those of the end.
 
 Attention rows α (this checkpoint) and β (the end), over the same keys of the same tokens:
 
     total variation   ½ Σ |α − β|                                        0 to 1
     Jensen-Shannon    H((α + β)/2) − H(α)/2 − H(β)/2, in bits            0 to 1
 
-Of W_QK = W_Q W_Kᵀ of every head (attention is free of the basis of its queries and keys, W_QK too) the drift is
-1 − cos with the end's. With d_head × d_head matrices alone: ⟨Q Kᵀ, Q' K'ᵀ⟩ = Σ (Qᵀ Q') ∘ (Kᵀ K'). Biases are in no
-W_QK.
+The drift of W_QK = W_Q W_Kᵀ, without biases, is 1 − cos with the end's for every head: like attention, it does not
+depend on the basis of queries and keys. From d_head × d_head matrices alone: ⟨Q Kᵀ, Q' K'ᵀ⟩ = Σ (Qᵀ Q') ∘ (Kᵀ K').
 """
 
 from collections.abc import Mapping
@@ -24,29 +23,21 @@ Weights = Mapping[str, Float[np.ndarray, "layer _head d_model d_head"]]
 
 def row_distances(
     log_a: Float[np.ndarray, "*row key"], log_b: Float[np.ndarray, "*row key"]
-) -> tuple[Float[np.ndarray, "*row"], Float[np.ndarray, "*row"]]:
+) -> Float[np.ndarray, "distance *row"]:
     """Total variation and Jensen-Shannon divergence (bits) of rows given as log2 weights, NaN at keys unseen.
 
-    NaN where a row has no keys at all: none were kept.
+    NaN where no keys of a row were kept.
     """
     nothing = np.where(np.isnan(log_a).all(axis=-1) | np.isnan(log_b).all(axis=-1), np.nan, 0.0)
     a, b = (np.exp2(np.nan_to_num(x.astype(np.float64), nan=-np.inf)) for x in (log_a, log_b))
     middle = entropy_bits((a + b) / 2) - (entropy_bits(a) + entropy_bits(b)) / 2
-    return np.abs(a - b).sum(axis=-1) / 2 + nothing, np.maximum(middle, 0.0) + nothing
-
-
-def frame_distances(
-    log_a: Float[np.ndarray, "layer row head key"], log_b: Float[np.ndarray, "layer row head key"]
-) -> tuple[Float[np.ndarray, "layer row head"], Float[np.ndarray, "layer row head"]]:
-    """`row_distances` layer by layer: whole rows in double precision are many numbers."""
-    found = [row_distances(x, y) for x, y in zip(log_a, log_b, strict=True)]
-    return np.array([tv for tv, _ in found]), np.array([js for _, js in found])
+    return np.stack([np.abs(a - b).sum(axis=-1) / 2, np.maximum(middle, 0.0)]) + nothing
 
 
 def of_another(
     log_rows: Float[np.ndarray, "layer row head key"], units: np.ndarray
 ) -> Float[np.ndarray, "layer row head key"] | None:
-    """The rows of the sequence before at the same positions; None where sequences see different keys."""
+    """The rows of the previous sequence at the same positions; None where sequences see different keys."""
     _, counts = np.unique(units, return_counts=True)
     if len(counts) < 2 or np.ptp(counts) > 0 or log_rows.shape[-1] == 0:
         return None
@@ -55,7 +46,7 @@ def of_another(
 
 
 def drift(now: Weights, end: Weights) -> Float[np.ndarray, "layer head"]:
-    """1 − cos of W_QK with the end's, of every query head; NaN where one of them is nothing."""
+    """1 − cos of W_QK with the end's, of every query head; NaN where one of them is zero."""
     size = np.sqrt(_inner(now, now) * _inner(end, end))
     return np.maximum(1 - ratio(_inner(now, end), size), 0.0)
 

@@ -1,4 +1,4 @@
-"""When each curve of a training has settled, and the frame against everything else."""
+"""The steps at which curves settle, and the indices that compare the frame with the others."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -13,18 +13,18 @@ from .training_curves import Curve, interval_of, settled, value_at
 
 _MOST_UNDEFINED = 0.05
 _OTHERS = {"_kl": "kl", "_output": "output", "_values": VALUES}
-"""What else the frame is compared with, by the ending of the index."""
+"""Other curves that the frame is compared with, by the ending of the index."""
 
 _NOWHERE = {"where": "nowhere.", "what": "undefined"}
 
 
 def undefined_index(reason: str, unit: str) -> dict[str, Estimates]:
-    """The headline where nothing can be compared."""
+    """The headline where there is nothing to compare."""
     return {"dissociation_index": Estimates.undefined(reason, about={"n": 0, "n_unit": unit}, words=_NOWHERE)}
 
 
 def indices(training: Training, epsilon: float) -> dict[str, Estimates]:
-    """Indices, steps, and what of the frame is left when the error has settled."""
+    """Indices, steps, and the distance of the frame when the error has settled."""
     steps, units, curves = training.steps, training.units, training.curves
     if FRAME not in curves:
         return undefined_index("no attention rows were kept of these prompts", units.name)
@@ -50,7 +50,7 @@ def _why_unsettled(steps: np.ndarray, curve: Curve, epsilon: float) -> str:
 
 
 def _index(steps: np.ndarray, curves: Mapping[str, Curve], epsilon: float) -> tuple[Estimates, bool]:
-    """The step at which one of two curves has settled over that of the other, and whether interpolation decides it.
+    """The ratio of the steps at which two curves settle, and whether it depends on interpolation alone.
 
     It does where both settle between the same two checkpoints, or right before the end.
     """
@@ -72,9 +72,9 @@ def _marked(found: Estimates, is_underpowered: bool) -> Estimates:
 def _where(between: Sequence[tuple[int, int]], first: str, second: str) -> str:
     (a, b), (c, d) = between
     most = f"and {b / c:.3g}" if c else "and anything"
-    said = f"{first} between the steps {a} and {b}, {second} between {c} and {d}: without interpolation, the index is "
-    said += f"between {a / d:.3g} {most}."
-    return said + (" The same two checkpoints: the order rests on interpolation." if (a, b) == (c, d) else "")
+    where = f"{first} between the steps {a} and {b}, {second} between {c} and {d}: without interpolation, the index is "
+    where += f"between {a / d:.3g} {most}."
+    return where + (" The same two checkpoints: the order rests on interpolation." if (a, b) == (c, d) else "")
 
 
 def _step(steps: np.ndarray, curve: Curve, epsilon: float, units: Units) -> Estimates:

@@ -1,21 +1,20 @@
-"""Dynamics: how the geometry forms over a training, and whether the frame settles before precision does.
+"""Dynamics: how the geometry forms over a training, and whether attention settles before the error does.
 
-Read at checkpoints, each on the same tokens (`checkpoints`); the run's own model is the end of the training.
+Read at checkpoints, each on the same tokens (`read`); the run's own model is the end of the training.
 
     frame       attention rows against the end's: total variation, Jensen-Shannon; drift of W_QK (`frame`)
-    values      distance of the values from the end's; PC shares, participation ratio, length of the curve that states
-                run along from certain to uncertain, spread of its certain end (`entropy_order`)
+    values      distance of the values from the end's; PC shares, participation ratio, and the curve of the states in
+                order of their entropy (`entropy_order`)
     error       of the prediction against the exact posterior, or the loss on the text; distance of the output from the
                 end's
     exchange    error of the end with a checkpoint's attention patterns, and of the checkpoint with the end's
 
-Whether attention is done before precision is asked by exchange: where the end with the patterns of step t is nearly the
-end, and the network of t with the final patterns nearly as wrong as it was, attention was there and the rest was not.
+The exchange tests whether attention is learned first: it is where the end with the patterns of step t is nearly the
+end, and the network of t with the final patterns nearly as wrong as without them.
 
-The dissociation index is the step at which the frame has settled over that at which the error has; below 1 the frame
-came first (`curves`); it describes distances and is not tested. Whether a curve looks early depends on its scale: an
-error in bits falls as the square of a distance, so the index against the output's total variation, which is on the
-frame's own scale, stands beside it.
+The dissociation index is the step at which the frame has settled over that at which the error has, below 1 where the
+frame came first (`training_curves`); it describes distances and has no test. An error in bits falls as the square of a
+distance and so settles earlier; the index against the output's total variation is on the scale of the frame.
 
 Source: Paper II (arXiv 2512.22473) on checkpoints, which shows maps and gives no number: lengths, index and null
 are ours.
@@ -31,7 +30,7 @@ from interp.capture import Capture
 from interp.errors import UsageError
 from interp.findings import Findings
 from interp.need import Need
-from interp.probe import AnalysisCost, Figure, Probe, Readout, Sentences
+from interp.probe import AnalysisCost, Probe, Readout, Sentences
 from interp.statistics.quantities import Quantities
 from interp.statistics.units import Units
 
@@ -39,6 +38,7 @@ from ..measures.cloud import refuse_layer
 from ..measures.field_checks import refuse_too_few
 from ..measures.sample_sizes import MIN_CLOUD
 from .exchange import exchange_numbers, exchange_table, unexchanged
+from .figures import dynamics_figures
 from .indices import indices, undefined_index
 from .quantities import QUANTITIES
 from .read import EXCHANGED, NEEDS, errors, read_checkpoint, read_exchanged
@@ -54,8 +54,8 @@ class Dynamics(Probe):
 
     `layer`: whose values are followed. `epsilon`: the fraction of the first distance within which a curve has settled.
     `n_permutations`: permutations of the nulls; `n_bootstrap`: resamples of the prompts. `exchange`: whether attention
-    patterns are exchanged with the end, which takes two models in memory and about four passes a checkpoint over
-    `n_exchanged` prompts at most.
+    patterns are exchanged with the end, which takes two models in memory and about four passes per checkpoint over at
+    most `n_exchanged` prompts.
     """
 
     layer: int = -1
@@ -123,10 +123,7 @@ class Dynamics(Probe):
             arrays={"epsilon": np.array(self.epsilon)}, notes=self._notes(training, base),
         )  # fmt: skip
 
-    def figures(self, findings: Findings) -> tuple[Figure, ...]:
-        from .figures import dynamics_figures
-
-        return dynamics_figures(findings)
+    figures = staticmethod(dynamics_figures)
 
     def _notes(self, training: Training, base: Capture) -> tuple[str, ...]:
         n = training.units.n

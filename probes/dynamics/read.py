@@ -1,14 +1,12 @@
-"""What is kept of one checkpoint: small arrays, by prompt where a mean over prompts is to come, else finished.
+"""What is kept of one checkpoint: small arrays by prompt where means over prompts follow, else final statistics.
 
-Layers and heads keep their axes; what is shown to the eye is of the primary layer.
-
-    by prompt     `tv`, `js`, `tv_exchanged`, `entropy` [prompt, layer, head]; `value_distance` [prompt, layer];
-                  `error.<name>` [prompt]
-    finished      `stat.<name>` [entry, layer]: value, interval, null and its band
-    of weights    `drift` [layer, head]
-    exchanged     `exchange.patterns`, `exchange.network` [prompt]: errors with exchanged patterns (`exchange`) on the
-                  prompts `exchange.prompts`
-    for the eye   `coordinates` [point, 2] in the first plane of the end's values
+by prompt     `tv`, `js`, `tv_exchanged`, `entropy` [prompt, layer, head]; `value_distance` [prompt, layer];
+              `error.<name>` [prompt]
+final         `stat.<name>` [entry, layer]: value, interval, null and its band
+of weights    `drift` [layer, head]
+exchanged     `exchange.patterns`, `exchange.network` [prompt]: errors with exchanged patterns (`exchange`) on the
+              prompts `exchange.prompts`
+of figures    `coordinates` [point, 2] in the first plane of the end's values, at the primary layer
 """
 
 from dataclasses import replace
@@ -32,7 +30,7 @@ from ..measures.maps import cloud_axes
 from ..measures.target import EXACT_ENTROPY, NEXT_ENTROPY, Target
 from ..measures.token_cosines import TokenSets, no_token_sets, token_cosines
 from .entropy_order import ORDERED, EntropyOrder, ordered_statistics
-from .frame import Weights, drift, frame_distances, of_another
+from .frame import drift, of_another, row_distances
 
 VALUES, ROWS, ENTROPY, KEYS = Need("v"), Need("pattern_row"), Need("pattern_entropy"), Need("k_pre")
 OUTCOMES, NEXT = Need("outcome_log_prob"), Need("next_log_prob")
@@ -41,7 +39,7 @@ WEIGHTS = {"q": Need("W_Q"), "k": Need("W_K")}
 NEEDS = (VALUES, ROWS, ENTROPY, KEYS, OUTCOMES, NEXT, LOSS, *WEIGHTS.values())
 
 EXCHANGED = (OUTCOMES, LOSS)
-"""What an error is read from, of networks with exchanged attention patterns."""
+"""The activations from which errors are computed in networks with exchanged attention patterns."""
 
 STATISTICS = (
     "pc1_share", "pc1_plus_pc2_share", "participation_ratio", *ORDERED, "entropy_correlation",
@@ -54,20 +52,21 @@ ERRORS = {
     "loss": "surprise at the next token of the text",
     "output": "total variation of the next-token distribution to the end's",
 }
-"""What is followed of the prediction, and what it is."""
+"""The errors of the prediction, in words."""
 
 MAX_POINTS = 300
 _N_CLOUDS, _N_SETS, _N_TOKENS = 20, 30, 100
 
 
 def read_checkpoint(capture: Capture, final: Capture, layer: int, n_draws: int, seed: int) -> dict[str, np.ndarray]:
-    """Everything above of one checkpoint, with `n_draws` of every null and interval that it has of its own."""
+    """Everything above of one checkpoint, with `n_draws` of each null and interval."""
     units = _units(final)
     cloud, end = Cloud.of(capture, VALUES), Cloud.of(final, VALUES)
     found = _frame(capture, final, units)
     found["value_distance"] = units.means(_value_distance(cloud, end))
     found |= {f"error.{name}": values for name, values in errors(capture, final).items()}
-    found["drift"] = drift(_weights(capture), _weights(final))
+    weights = ({letter: x[need] for letter, need in WEIGHTS.items()} for x in (capture, final))
+    found["drift"] = drift(*weights)
     profiles = _profiles(capture, cloud, final, n_draws, seed)
     found |= {f"stat.{name}": _entries(profile, len(cloud.points)) for name, profile in profiles.items()}
     return found | {"coordinates": _coordinates(cloud, end, end.layer_index(layer))}
@@ -88,7 +87,7 @@ def errors(capture: Capture, final: Capture) -> dict[str, Float[np.ndarray, " pr
 
 
 def read_exchanged(with_patterns: Capture, of_network: Capture, prompts: np.ndarray) -> dict[str, np.ndarray]:
-    """The error of both exchanges, by prompt, and the numbers of these prompts among those that are followed."""
+    """The error of both exchanges by prompt, and the numbers of these prompts."""
     found = {"exchange.prompts": prompts}
     for name, capture in {"patterns": with_patterns, "network": of_network}.items():
         units, is_exact = _units(capture), capture.posterior is not None
@@ -101,7 +100,7 @@ def _units(capture: Capture) -> Units:
 
 
 def _kl(capture: Capture) -> Float[np.ndarray, " row"]:
-    """KL(exact posterior || prediction); what the prediction gives to other tokens counts against it."""
+    """KL(exact posterior || prediction); probability of other tokens counts as error."""
     assert capture.posterior is not None
     return kl_bits(capture.posterior, np.exp2(capture[OUTCOMES].astype(np.float64)))
 
@@ -116,9 +115,12 @@ def _losses(capture: Capture, units: Units) -> Float[np.ndarray, " prompt"]:
 
 def _frame(capture: Capture, final: Capture, units: Units) -> dict[str, np.ndarray]:
     now, end = capture[ROWS], final[ROWS]
-    tv, js = frame_distances(now, end)
-    another = of_another(end, final.rows["prompt"])
-    exchanged = np.full_like(tv, np.nan) if another is None else frame_distances(now, another)[0]
+
+    def distances_to(rows: np.ndarray) -> Float[np.ndarray, "distance layer row head"]:
+        return np.stack([row_distances(*of_layer) for of_layer in zip(now, rows, strict=True)], axis=1)
+
+    (tv, js), another = distances_to(end), of_another(end, final.rows["prompt"])
+    exchanged = np.full_like(tv, np.nan) if another is None else distances_to(another)[0]
     found = {"tv": tv, "js": js, "tv_exchanged": exchanged, "entropy": capture[ENTROPY]}
     return {name: units.means(rows) for name, rows in found.items()}
 
@@ -134,14 +136,10 @@ def _value_distance(cloud: Cloud, end: Cloud) -> Float[np.ndarray, "layer row"]:
     return np.array(found)
 
 
-def _weights(capture: Capture) -> Weights:
-    return {letter: capture[need] for letter, need in WEIGHTS.items()}
-
-
 def _profiles(
     capture: Capture, cloud: Cloud, final: Capture, n_draws: int, seed: int
 ) -> dict[str, np.ndarray | Estimates]:
-    """The finished statistics of every layer."""
+    """The final statistics of every layer."""
     clouds = cloud.gaussian(_N_CLOUDS, seed)
     found: dict[str, np.ndarray | Estimates] = dict(spectral_estimates(cloud, "centred", clouds))
     first = np.array([axes.scores[:, 0] for axes in cloud_axes(cloud, "centred", 1)])
@@ -187,12 +185,12 @@ def _entries(found: np.ndarray | Estimates, n_layers: int) -> Float[np.ndarray, 
 
 
 def shown_rows(end: Cloud) -> np.ndarray:
-    """The rows that are drawn: whole prompts, the same at every checkpoint."""
+    """The rows in figures: whole prompts, the same at every checkpoint."""
     return np.isin(end.prompts, end.thinned(MAX_POINTS, np.random.default_rng(0)).prompts)
 
 
 def _coordinates(cloud: Cloud, end: Cloud, layer: int) -> Float[np.ndarray, "point 2"]:
-    """Values in the first plane of the end's own, about the end's mean: the frame in which the manifold unfurls."""
+    """Values in the first plane of the end's values, about the end's mean."""
     axes = principal_axes(scaled(end.points[layer], "centred"), 2).directions
     points = cloud.points[layer][shown_rows(end)].astype(np.float64)
     scores = (points - end.points[layer].mean(axis=0, dtype=np.float64)) @ axes.T

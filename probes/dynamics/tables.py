@@ -1,4 +1,4 @@
-"""The tables of the dynamics probe: by checkpoint, by checkpoint and layer, and what the pictures show."""
+"""The tables of the dynamics probe: by checkpoint, by checkpoint and layer, and the points of the figures."""
 
 from collections.abc import Mapping
 
@@ -33,7 +33,7 @@ def _means(training: Training, values: Mapping[str, np.ndarray]) -> Columns:
 
 
 def _finished(found: np.ndarray) -> Estimates:
-    """What has its interval and null, `[checkpoint, entry, ...]`."""
+    """Statistics with interval and null, `[checkpoint, entry, ...]`."""
     entries = np.moveaxis(found, 1, 0).reshape(found.shape[1], -1)
     return Estimates(entries[0], entries[1:3], entries[3:])
 
@@ -66,7 +66,7 @@ def step_layer_table(training: Training) -> Table:
 
 
 def points_table(training: Training, final: Capture) -> Table:
-    """Where the shown rows' values lie in the end's first plane, at every checkpoint."""
+    """The values of the shown rows in the end's first plane, at every checkpoint."""
     shown, n = shown_rows(Cloud.of(final, VALUES)), len(training.steps)
     coordinates = training.read["coordinates"]
     columns = {

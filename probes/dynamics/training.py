@@ -1,4 +1,4 @@
-"""A training as its checkpoints were read: arrays by checkpoint, and the curves that are compared."""
+"""The readouts of all checkpoints as arrays, and the curves that are compared."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -35,7 +35,7 @@ class Training:
 
     @classmethod
     def of(cls, under: Mapping[str, Readout], end: Mapping[str, np.ndarray], units: Units, layer: int) -> "Training":
-        """Everything the readouts hold; prompts without an error (texts of one token) are left out of all curves."""
+        """All readouts; prompts without an error (texts of one token) are left out."""
         readouts = [_spread(readout, units.n) for readout in under.values()]
         n_layers = readouts[0]["drift"].shape[0]
         known = {name: array for readout in readouts for name, array in readout.items()}
@@ -53,7 +53,6 @@ class Training:
 
     @property
     def statistics(self) -> dict[str, Float[np.ndarray, "checkpoint entry layer"]]:
-        """What has its interval and null."""
         return {name: self.read[f"stat.{name}"] for name in STATISTICS if f"stat.{name}" in self.read}
 
     @property
@@ -62,12 +61,12 @@ class Training:
 
     @property
     def error(self) -> str:
-        """The error that the headline is about."""
+        """The error of the headline."""
         return "entropy_error" if "entropy_error" in self.errors else "loss"
 
     @property
     def exchange(self) -> Exchange | None:
-        """What the patterns of every checkpoint do, and the rest of it; None where nothing was exchanged."""
+        """The errors with exchanged patterns; None where nothing was exchanged."""
         if "exchange.patterns" not in self.read:
             return None
         name, patterns, network = self.exchanged_error, self.read["exchange.patterns"], self.read["exchange.network"]
@@ -79,15 +78,12 @@ class Training:
 
     @property
     def exchanged_error(self) -> str:
-        """The error that exchanges are told in."""
+        """The error of the exchange."""
         return "kl" if "kl" in self.errors else "loss"
 
     @cached_property
     def curves(self) -> dict[str, Curve]:
-        """The frame, and what it is compared with: errors, output and values.
-
-        Where no rows of attention were kept there is no frame, and so with the values.
-        """
+        """The frame (if attention rows were kept), and what it is compared with: errors, output and values."""
         tv, values = self.read["tv"], self.read["value_distance"][..., self.layer]
         what = "total variation of attention to the end's, mean over layers and heads"
         followed = {FRAME: (tv.mean(axis=(2, 3)), what)}
@@ -98,7 +94,7 @@ class Training:
 
 
 def _spread(readout: Readout, n_prompts: int) -> dict[str, np.ndarray]:
-    """A readout whose exchanges are of all prompts, NaN on those where there was none."""
+    """A readout with exchanges of all prompts, NaN for those without."""
     found = dict(readout)
     if (prompts := found.pop("exchange.prompts", None)) is not None:
         for name in ("exchange.patterns", "exchange.network"):
@@ -108,7 +104,7 @@ def _spread(readout: Readout, n_prompts: int) -> dict[str, np.ndarray]:
 
 
 def _only(units: Units, kept: Any) -> Units:
-    """Some of the prompts, and the resamples in which one of them is left."""
+    """Some of the prompts, and the resamples that contain any of them."""
     weights = units.weights[:, kept]
     weights = weights[weights.sum(axis=1) > 0]
     return replace(units, index=units.index[kept], weights=weights, cluster=units.cluster[kept])

@@ -1,17 +1,16 @@
 """Training curves: when a distance from the end has settled, and which of two settles first.
 
-A curve is a mean over prompts at every checkpoint, measured from its own value at the end of the training: d(t) =
-c(t) − c(end). It has settled from the step on after which |d| stays within ε of |d| at the first checkpoint. Between
-two checkpoints the step is interpolated along log(1 + step), since checkpoints are spaced so. The last crossing counts:
-an error that falls, rises and falls again has settled once.
+A curve is a mean over prompts at every checkpoint, measured from its value at the end of the training: d(t) =
+c(t) − c(end). It has settled from the step on after which |d| stays within ε of |d| at the first checkpoint (the last
+crossing counts). Between two checkpoints the step is interpolated along log(1 + step), the spacing of checkpoints.
 
     index of A and B = step at which A has settled / step at which B has                   (F.2 of Paper II: below 1)
 
-An index is a description of distances and has no null: how far attention is from the end's says nothing of what it
-does (`exchange` asks that). Where the prediction is the attention row itself, the error, which falls as a square, seems
-earlier than the frame all the same; and heads that nobody uses move the frame. A curve that still moves at the end
-settles in the last interval whatever it is, since distances are from the end: an index with both there, or both in one
-interval, rests on the interpolation alone and is underpowered.
+An index describes distances and has no null: the distance of attention from the end's does not measure its effect
+(`exchange` does). Where the prediction is the attention row itself, the error, which falls as a square, still seems
+earlier than the frame; and unused heads move the frame. A curve that still moves at the end settles in the last
+interval, since distances are from the end: an index with both there, or both in one interval, rests on the
+interpolation alone and is underpowered.
 """
 
 from dataclasses import dataclass
@@ -26,7 +25,7 @@ Curves = Float[np.ndarray, "*batch checkpoint"]
 
 @dataclass(frozen=True)
 class Curve:
-    """What is followed, in words, and its mean distances from the end: of all prompts, then of resamples of them."""
+    """Mean distances from the end of all prompts, then of resamples of them; and what is measured, in words."""
 
     distance: Float[np.ndarray, "mean_and_resamples checkpoint"]
     what: str
@@ -59,7 +58,7 @@ def interval_of(steps: Int[np.ndarray, " checkpoint"], curve: np.ndarray, epsilo
 
 
 def relative(curves: Curves) -> Curves:
-    """|d(t)| / |d(0)|; NaN where the first is 0, as nothing is to be approached then."""
+    """|d(t)| / |d(0)|; NaN where the first is 0."""
     return ratio(np.abs(curves), np.abs(curves[..., :1]))
 
 

@@ -1,16 +1,15 @@
-"""Does attention move where the advantage lies? Agreement of A_ij with the change of α_ij over a step, and its null.
+"""Does attention move where the advantage is positive? Agreement of A_ij with the change of α_ij over a step.
 
-Compared are the pairs (i, j) of rows with at least two visible keys that the loss depends on (the last layer's others
-have no advantage at all). Three measures, each a number for every head:
+Compared are the pairs (i, j) of rows with at least two visible keys that the loss depends on. Three measures of every
+head:
 
     moved   Σ |Δα_ij| [A_ij Δα_ij > 0] / Σ |Δα_ij|        the share of all attention that moved, moved to better values
     signs   the share of pairs with A_ij Δα_ij > 0
     rho     Spearman's correlation of A_ij and Δα_ij
 
-Advantages permuted within every row, among the keys that the query sees, say what agreement is expected of a sequence:
-rows keep what moved, and how unlike their advantages are. Advantages do not sum to zero over a row with weights that
-are alike, and so `moved` is not one half there. Rows of a sequence share their keys, and a key that is good for one is
-often good for all: the test is therefore over whole sequences, whose excess over what is expected changes sign.
+Expected agreement is that with advantages permuted within every row, among the keys that the query sees; the expected
+`moved` is not one half where weights are similar. Rows of a sequence share their keys, and a key that is good for one
+row is often good for all: the test is therefore over whole sequences, whose excess over the expectation changes sign.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -75,9 +74,9 @@ def permutations(pairs: Pairs, n: int, rng: np.random.Generator) -> Iterator[np.
 
 @dataclass(frozen=True)
 class Routed:
-    """Agreement of every sequence and head over one kind of step, and what is expected where attention moves anyhow.
+    """Agreement of every sequence and head over one kind of step, and its expectation under permuted advantages.
 
-    `signs` are those that the excess of whole sequences is given in the test.
+    `signs` multiply the excess of whole sequences in the test.
     """
 
     observed: Float[np.ndarray, "unit measure head"]
@@ -94,6 +93,6 @@ class Routed:
     def test(
         self, values: Float[np.ndarray, "unit entry"], expected: Float[np.ndarray, "unit entry"]
     ) -> tuple[Float[np.ndarray, " entry"], Float[np.ndarray, "permutation entry"]]:
-        """p of the mean excess of every entry, corrected over them, and the means that chance alone would give."""
+        """p of the mean excess of every entry, corrected over them, and the means under the null."""
         excess = values - expected
         return flip_p(excess, self.signs), expected.mean(axis=0) + flipped_means(excess, self.signs)

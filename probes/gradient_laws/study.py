@@ -1,9 +1,9 @@
-"""The gradient laws of attention as checks on any model, and whether attention moves where they say.
+"""The gradient laws of attention as checks on any model, and whether attention moves as they predict.
 
-A study, for it changes weights. On a copy of the model in float64, at one layer: the laws of `layer_gradients`
-against autograd through the model's own kernel; the first-order change of the loss when values move; and over one small
-descent step, on the layer's queries and keys alone and on all weights, whether attention grows where the advantage is
-positive (`routing`). The laws are identities: a residual above rounding is a fault of the reading, not a finding.
+A study, since it changes weights. On a copy of the model in float64, at one layer: the laws of `layer_gradients`
+against autograd through the model's own kernel; the first-order change of the loss when values move; and whether, over
+one small descent step on the layer's queries and keys alone or on all weights, attention grows where the advantage is
+positive (`routing`). The laws are identities: a residual above rounding is an error in reading the model.
 
 Source: Paper II (arXiv 2512.22473).
 """
@@ -18,7 +18,6 @@ from jaxtyping import Float
 
 from interp.errors import UsageError
 from interp.findings import Findings
-from interp.probe import Figure
 from interp.statistics.estimates import Estimates
 from interp.statistics.quantities import Quantities
 from interp.statistics.resampling import bootstrap_weights
@@ -27,6 +26,7 @@ from interp.system.progress import Report
 from interp.table import Table
 
 from ..measures.field_checks import refuse_too_few
+from .figures import gradient_figures
 from .quantities import LAWS, QUANTITIES
 from .routing import MEASURES, Pairs, Routed
 
@@ -131,10 +131,7 @@ class GradientLaws(Study):
             ),
         )  # fmt: skip
 
-    def figures(self, findings: Findings) -> tuple[Figure, ...]:
-        from .figures import gradient_figures
-
-        return gradient_figures(findings)
+    figures = staticmethod(gradient_figures)
 
     def _first_order(
         self, model: "Model", layer: int, sequence: "ScoredSequence", found: "LayerGradients", rng: np.random.Generator
@@ -170,7 +167,7 @@ class GradientLaws(Study):
         return found.alpha_after(found.q - rate * found.d_q, found.k - rate * found.d_k)
 
     def _sequences(self, model: "Model") -> "tuple[list[ScoredSequence], str]":
-        """What the loss is of: a tunnel's answers at its scored positions, or the next tokens of texts."""
+        """The sequences of the loss: a tunnel's answers at its scored positions, or the next tokens of texts."""
         import torch
 
         from interp.hooks.layer_gradients import ScoredSequence
@@ -219,7 +216,6 @@ def _pairs(found: "LayerGradients", after: "torch.Tensor", heads: list[int]) -> 
 
 
 def _mean(by_unit: Float[np.ndarray, "unit place"], weights: np.ndarray) -> Estimates:
-    """Means over sequences with their bootstrap intervals."""
     return Estimates.resampled(by_unit.mean(axis=0), weights @ by_unit)
 
 
@@ -230,7 +226,6 @@ def _residuals(right: Sequence[Mapping[str, float]], wrong: Sequence[Mapping[str
 
 
 def _agreement(routed: Routed, measure: int, weights: np.ndarray, unit: str) -> Estimates:
-    """The mean over heads."""
     by_unit, expected = (each[:, measure].mean(axis=1, keepdims=True) for each in (routed.observed, routed.expected))
     if np.isnan(by_unit).any():
         return Estimates.undefined(f"in some {unit}s no attention moved")

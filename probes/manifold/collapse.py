@@ -2,11 +2,11 @@
 
 Mixed and restricted sets are drawn from one pool so that they differ in nothing but the domain: the pool is cut
 into fifths of next-token entropy, every set takes the same number of prompts from each fifth, and the mixed set
-takes them from all domains alike. The collapse of a domain is Δ = (PC1+PC2 of the domain) − (of the mixed set),
-both fitted apart. Its null exchanges domain labels between prompts of the same fifth and the same third of the
-lengths, and draws all sets again. Its interval leaves out one prompt at a time; a prompt in both sets moves both. Where
-prompts come in clusters, whole clusters exchange the labels of all their prompts, within thirds of their mean length,
-and are left out whole.
+takes them equally from all domains. The collapse of a domain is Δ = (PC1+PC2 of the domain) − (of the mixed set), each
+fitted separately. Its null permutes domain labels between prompts of the same fifth and the same third of the lengths,
+and draws all sets again. Its interval leaves out one prompt at a time, from both sets if it is in both. Where prompts
+come in clusters, whole clusters are left out, and exchange the labels of all their prompts within thirds of their mean
+length.
 
 Source: Paper III (arXiv 2512.23752), section 4.2 and Table 1, whose sets differ in size and entropy as well.
 """
@@ -21,14 +21,9 @@ from scipy import special
 
 from interp.statistics.entropy_draw import N_STRATA
 from interp.statistics.intervals import CONFIDENCE, maximum_statistic_p
-from interp.statistics.jackknife import (
-    Deletions,
-    influences,
-    spectral_intervals,
-    without_each_group,
-)
+from interp.statistics.jackknife import Deletions, influences, spectral_intervals, without_each_group
 from interp.statistics.resampling import n_before, ordered_within, shuffles
-from interp.statistics.spectra import Scaling, centred_gram, eigenvalues, gram_statistics, scaled, spectral_statistics
+from interp.statistics.spectra import Scaling, centred_gram, gram_statistics, scaled, smaller_gram
 from interp.statistics.units import clusters_of
 from interp.table import Table
 
@@ -36,15 +31,15 @@ from ..measures.target import NEXT_ENTROPY
 
 MIXED = "mixed"
 MIN_PROMPTS = 20
-"""Prompts a set needs for a comparison."""
+"""Least prompts of a set."""
 
 MIN_PER_FIFTH = 3
-"""Prompts a domain needs in every fifth of the entropies to take part."""
+"""Least prompts of a domain in every fifth of the entropies."""
 
 N_LENGTH_BINS = 3
 
 _TRIES = 10
-"""Exchanges of clusters that are drawn for one whose domains are large enough."""
+"""Permutations of clusters that are tried for one whose domains are large enough."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +68,7 @@ class Pool:
 
     @cached_property
     def is_alone(self) -> bool:
-        """Whether every prompt is a cluster of its own."""
+        """Whether every prompt is its own cluster."""
         return len(np.unique(self.clusters)) == len(self.clusters)
 
     @cached_property
@@ -122,7 +117,7 @@ class Pool:
         return fifths
 
     def permutations(self, n: int, rng: np.random.Generator) -> Iterator[Shaped[np.ndarray, " row"]]:
-        """`n` times the labels, exchanged; those that leave a domain too small for a set are drawn again."""
+        """`n` permutations of the labels, drawn again where they leave a domain too small for a set."""
         for _ in range(n):
             for _ in range(_TRIES):
                 labels = self.permuted(rng)
@@ -146,7 +141,7 @@ class Pool:
 
 
 class Spectra:
-    """Spectral statistics of subsets of one pool of rows; centred subsets are read off one Gram matrix."""
+    """Spectral statistics of subsets of one pool of rows; of centred rows from one Gram matrix."""
 
     def __init__(self, rows: np.ndarray, scaling: Scaling) -> None:
         self.rows, self.scaling = np.asarray(rows, dtype=np.float64), scaling
@@ -156,19 +151,15 @@ class Spectra:
     def statistics(self, members: Int[np.ndarray, "set member"]) -> Float[np.ndarray, "set statistic"]:
         """`SPECTRAL` of several subsets of equal size."""
         if self._gram is None:
-            return np.array([spectral_statistics(eigenvalues(scaled(self.rows[m], self.scaling))) for m in members])
+            return np.array([gram_statistics(smaller_gram(scaled(self.rows[m], self.scaling))) for m in members])
         grams = self._gram[members[:, :, None], members[:, None, :]]
         return gram_statistics(centred_gram(grams))
 
     def deletions(self, member: Int[np.ndarray, " member"], clusters: Int[np.ndarray, " row"]) -> Deletions:
         """`SPECTRAL` of a subset without each of its clusters in turn."""
         code, counts = np.unique(clusters[member], return_inverse=True, return_counts=True)[1:]
-        n = len(counts)
-        if self.scaling == "centred":
-            statistics = without_each_group(scaled(self.rows[member], "centred"), code)
-        else:
-            statistics = np.concatenate([self.statistics(member[code != i][None]) for i in range(n)])
-        return Deletions(statistics, n, 1, "delete-one jackknife", counts / len(member))
+        statistics = without_each_group(self.rows[member], self.scaling, code)
+        return Deletions(statistics, len(counts), 1, "delete-one jackknife", counts / len(member))
 
 
 @dataclass(frozen=True)
@@ -192,7 +183,7 @@ class Collapse:
 
 
 def domain_collapse(pool: Pool, spectra: Spectra, n_permutations: int, rng: np.random.Generator) -> Collapse:
-    """The collapse of every domain of the pool, jackknifed, against permuted labels."""
+    """The collapse of every domain of the pool with jackknife intervals, compared with permuted labels."""
     sets = pool.sets(pool.labels)
     statistics = spectra.statistics(sets)
     drawn = np.array([spectra.statistics(pool.sets(labels)) for labels in pool.permutations(n_permutations, rng)])
@@ -203,7 +194,7 @@ def domain_collapse(pool: Pool, spectra: Spectra, n_permutations: int, rng: np.r
     deleted = [spectra.deletions(member, pool.clusters) for member in sets]
     intervals = np.array([spectral_intervals(*of_set) for of_set in zip(statistics, deleted, strict=True)])
     n_clusters = min(of_set.n_units for of_set in deleted)
-    # for all domains at once (Bonferroni), since the domain that changes most is chosen by what it shows
+    # for all domains at once (Bonferroni), since the domain that changes most is chosen from the data
     quantile = special.stdtrit(n_clusters - 1, (1 - CONFIDENCE) / (2 * len(pool.domains)))
     half = -quantile * _errors(pool, sets, statistics, deleted)
     bounds = np.array([changes - half, changes + half])

@@ -1,12 +1,12 @@
 """Do prompts of different domains vary along the same axes, or each along its own?
 
 Every domain's set (equal numbers in each fifth of the entropy, as in the collapse) is cut into two halves. The first
-plane of one half of domain A is laid through the other half of domain B, about B's own mean:
+plane of one half of domain A is applied to the other half of domain B, about B's own mean:
 
     share(A, B) = variance of B in A's plane / variance of B        shared = mean share(A ≠ B) / mean share(A, A)
 
-so that every share is of prompts that the plane was not fitted on, and 1 means common axes. The null exchanges domain
-labels within entropy and length and draws all sets again.
+so that no plane is evaluated on prompts that it was fitted on, and 1 means common axes. The null permutes domain labels
+within entropy and length and draws all sets again.
 """
 
 import numpy as np
@@ -37,20 +37,19 @@ def plane_shares(
 ) -> Float[np.ndarray, "plane prompts"]:
     """share(A, B) of every ordered pair of domains, A the plane's and B the prompts', the mean over splits.
 
-    `splits` say for each position of a set whether it is in the first half; they serve every set.
+    `splits` say for each position of any set whether it is in the first half.
     """
     fitted = np.stack([sets[:, first] for first in splits], axis=1)
     held_out = np.stack([sets[:, ~first] for first in splits], axis=1)
     weights = _planes(gram, fitted)
     total = np.trace(centred_gram(_products(gram, held_out, held_out)), axis1=-2, axis2=-1)
-    # weights sum to zero, so the plane's own mean drops out; the judged half's goes here
+    # weights sum to zero, so the mean of the fitted half drops out; that of the held-out half is subtracted here
     scores = _products(gram, held_out, fitted[:, None]) @ weights[:, None]
     variance = np.square(scores - scores.mean(axis=-2, keepdims=True)).sum(axis=(-2, -1))
     return ratio(variance, total).mean(axis=-1)
 
 
 def _products(gram: np.ndarray, rows: np.ndarray, others: np.ndarray) -> np.ndarray:
-    """Inner products of every set of rows with every set of others."""
     return gram[rows[..., :, None], others[..., None, :]]
 
 

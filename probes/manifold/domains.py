@@ -1,4 +1,4 @@
-"""The domain comparison as the manifold probe reports it: who takes part, the scalars, the two tables."""
+"""The domain comparison as the manifold probe reports it: scalars, tables and notes."""
 
 from dataclasses import replace
 
@@ -18,7 +18,7 @@ from .cross_projection import MAX_PERMUTATIONS, cross_projection
 from .quantities import QUANTITIES
 
 MIN_CLUSTERS = 10
-"""Clusters of the poorest set below which a collapse is called underpowered."""
+"""Clusters of the smallest set below which a collapse is underpowered."""
 
 _SHARE, _RATIO = (SPECTRAL.index(name) for name in ("pc1_plus_pc2_share", "participation_ratio"))
 
@@ -30,10 +30,9 @@ CAPTION = (
 
 
 def restriction(cloud: Cloud, layer: int, scaling: Scaling, per_fifth: int, n_permutations: int, seed: int) -> Part:
-    """Compare the domains of a pool at one layer, or say why that cannot be done.
+    """Compare the domains of a pool at one layer, or say why that is not possible.
 
-    Of a sequence one scored position takes part, drawn at random: rows of one sequence belong together. Compared are
-    the points, then what the last token leaves of them.
+    Of each sequence one random scored position is used. Compared are the points, then the points within the last token.
     """
     if why := _without_domains(cloud.rows):
         return Part(notes=(f"No domain comparison: {why}.",))
@@ -79,17 +78,13 @@ def _compared(
 
 
 def _beyond_token(points: Float[np.ndarray, "row feature"], tokens: Int[np.ndarray, " row"]) -> np.ndarray:
-    """Points from the mean over the rows of their token, stretched by √(m/(m − 1)) where m rows share it.
-
-    For the mean of few takes part of their own variance away.
-    """
+    """Points from the mean over the m rows of their token, times √(m/(m − 1)) for the variance that the mean takes."""
     groups = Groups.of(tokens)
     counts = groups.counts[groups.code][:, None].astype(np.float64)
     return groups.centred(np.asarray(points, dtype=np.float64)) * np.sqrt(counts / (counts - 1))
 
 
 def _scalars(found: Collapse, ending: str = "") -> dict[str, Scalar]:
-    """The largest under permuted labels."""
     n, fewest = found.pool.n, found.n_clusters
     about = {"n": n, "n_clusters": fewest if fewest < n else None, "underpowered": fewest < MIN_CLUSTERS}
     estimates = {}
@@ -104,7 +99,7 @@ def _scalars(found: Collapse, ending: str = "") -> dict[str, Scalar]:
 
 
 def _table(found: Collapse) -> Table:
-    """One row a set, the mixed one first; it has no change."""
+    """One row per set, the mixed one first, which has no change."""
     names = [MIXED, *found.pool.domains]
     columns: dict[str, np.ndarray | Estimates] = {"set": np.array(names), "n": np.full(len(names), found.pool.n)}
     for short, i in (("share", _SHARE), ("ratio", _RATIO)):

@@ -42,7 +42,7 @@ _PALE = ((0.0, "#f4f8fb"), (1.0, "#6fa8d6"))
 """A scale on all of which dark text can be read."""
 
 
-def figures(findings: Findings) -> tuple[Figure, ...]:
+def manifold_figures(findings: Findings) -> tuple[Figure, ...]:
     """The maps first, then every profile, the spectrum, and the domain comparison where there was one."""
     tables = findings.tables
     layer, target = int(findings.arrays["primary_layer"].item()), Target.of(tables["by_layer"])
@@ -81,7 +81,7 @@ def _map(points: Table, null: Table, primary: int, target: Target) -> Figure:
 
 
 def _loudest(points: Table) -> str:
-    """A sentence where one prompt makes much of PC1's variance; empty where none does."""
+    """A sentence on a prompt that has much of PC1's variance; empty where none has."""
     _, prompt = np.unique(points["prompt"], return_inverse=True)
     shares = np.bincount(prompt, weights=points["pc1"] ** 2)
     total, most = shares.sum(), int(shares.argmax())
@@ -95,7 +95,7 @@ def _loudest(points: Table) -> str:
 
 
 def _add_points(chart: Chart, target: Target, whole: np.ndarray, name: str) -> None:
-    """Points that say their text, their domain where there are several, and the target."""
+    """Points with their text, their domain where there are several, and the target."""
     points = chart.table
     texts = [html.escape(str(text)) for text in points["text"]]
     if "domain" in points and len(np.unique(points["domain"])) > 1:
@@ -177,12 +177,12 @@ def _cross_projection(table: Table) -> Figure:
         times = share / null
     is_out = (share < table["share_null_low"]) | (share > table["share_null_high"])
     cells = [f"<b>{short(x, 2)}</b>" if out else short(x, 2) for x, out in zip(times, is_out, strict=True)]
-    said = [f"share {short(s)}, null {short(n)}" for s, n in zip(share, null, strict=True)]
+    hover_texts = [f"share {short(s)}, null {short(n)}" for s, n in zip(share, null, strict=True)]
     square = (len(domains), len(domains))
     plot = blank("variance of", "in the first plane of")
     plot.add_heatmap(
         x=domains, y=domains, z=times.reshape(square), colorscale=_PALE, zmin=0, textfont={"color": "#1b1d20"},
-        text=np.array(cells).reshape(square), texttemplate="%{text}", customdata=np.array(said).reshape(square),
+        text=np.array(cells).reshape(square), texttemplate="%{text}", customdata=np.array(hover_texts).reshape(square),
         hovertemplate="%{x} in the plane of %{y}: %{customdata}<extra></extra>",
         colorbar={"title": {"text": "share / null"}},
     )  # fmt: skip

@@ -1,11 +1,11 @@
 """The value manifold: how few directions the values of a layer use, and whether they are ordered by uncertainty.
 
-Points are the values at the scored positions, heads concatenated, one cloud a layer. At every layer: PC1 and
-PC1+PC2 share, participation ratio and intrinsic dimension of the drawn prompts (they depend on how many there are),
-each jackknifed over prompts and beside its null; how PC1, and the position along a curve through the cloud, follow the
-entropy of the next token. At the primary layer: whether prompts of one domain lie in fewer directions than prompts of
-all (`collapse`). Correlations with entropies use all prompts, and are repeated within the last token: PC1 and entropies
-both differ between classes of tokens. Formulas, nulls and failure modes are in docs/reference/probes.
+Points are the values at the scored positions, heads concatenated, one cloud per layer. By layer: PC1 and PC1+PC2 share,
+participation ratio and intrinsic dimension of the subsample (they depend on its size), each with a jackknife interval
+over prompts and a null; correlations of PC1, and of the position along a curve through the cloud, with the entropy of
+the next token. At the primary layer: whether prompts of one domain lie in fewer directions than prompts of all
+(`collapse`). Correlations with entropies use all prompts, and are repeated within the last token, since PC1 and
+entropies both differ between classes of tokens. Formulas, nulls and failure modes are in docs/reference/probes.
 
 Source: Paper III (arXiv 2512.23752), sections 4.2 and 5, with the controls of its critics: nulls at the same size,
 all eigenvalues, centred rather than standardised, prompts left out rather than repeated.
@@ -21,7 +21,7 @@ import numpy as np
 from interp.capture import Capture
 from interp.findings import Findings, Scalar
 from interp.need import Need
-from interp.probe import ADDED, AnalysisCost, Figure, Probe, Readout, Sentences
+from interp.probe import ADDED, AnalysisCost, Probe, Readout, Sentences
 from interp.prompt import PromptSet
 from interp.statistics.estimates import Estimates
 from interp.statistics.isomap_curve import N_NEIGHBOURS, curve_position
@@ -41,6 +41,7 @@ from ..measures.maps import MAX_POINTS, cloud_axes, null_points_table, points_ta
 from ..measures.sample_sizes import FEW_HALVED, FEW_POINTS, MIN_CLOUD, with_least
 from ..measures.target import EXACT_ENTROPY, NEXT_ENTROPY, Target
 from .domains import restriction
+from .figures import manifold_figures
 from .quantities import QUANTITIES
 from .refitting import N_AXES, FirstAxis
 from .robustness import dropped_estimates, stability_estimates, without_loudest
@@ -52,7 +53,7 @@ BY_LAYER = (
 )
 
 Treat = Callable[[Cloud, np.ndarray], Order]
-"""Coordinates and the target of a cloud as they are, or as ranks within something."""
+"""Coordinates and the target of a cloud unchanged, or as ranks within groups."""
 
 _TOO_FEW = {
     "per_quintile": "that draws nothing",
@@ -66,8 +67,8 @@ class Manifold(Probe):
     """PCA, dimension and entropy order of the values (or another site) at each layer.
 
     `site`: values, head outputs or the residual stream, whose layers are depths. `scaling`: columns centred, or
-    z-scored as in the paper. `layer`: the primary one, which the headline is read at. `n_dropped`: how many of the
-    loudest columns the robust variant leaves out. `n_splits`: half splits for the stability of the first axis.
+    z-scored as in the paper. `layer`: the primary one, that of the headline. `n_dropped`: how many columns of largest
+    variance the robust variant leaves out. `n_splits`: half splits for the stability of the first axis.
     `n_permutations`, `n_null` (Gaussian clouds), `n_bootstrap`: sizes of the reference distributions. `per_quintile`:
     prompts of each fifth of the entropies in the sets of the domain comparison.
     `target`: what the axis and the curve are compared with, the next-token entropy or a column of numbers, or
@@ -149,13 +150,10 @@ class Manifold(Probe):
             notes=(*target.notes, *self._notes(cloud, small, pool, own), *restricted.notes),
         )
 
-    def figures(self, findings: Findings) -> tuple[Figure, ...]:
-        from .figures import figures
-
-        return figures(findings)
+    figures = staticmethod(manifold_figures)
 
     def _of_layers(self, cloud: Cloud, small: Cloud, clouds: GaussianClouds) -> dict[str, Estimates]:
-        """Every number that is given layer by layer and asks nothing about entropies, on the drawn prompts."""
+        """Every number by layer that does not involve entropies, on the subsample."""
         left = without_loudest(cloud, self.n_dropped)
         parts: list[Callable[[], Mapping[str, Estimates]]] = [
             lambda: spectral_estimates(cloud, self.scaling, clouds),
@@ -168,10 +166,7 @@ class Manifold(Probe):
     def _against_entropy(
         self, pool: Cloud, first: FirstAxis, cloud: Cloud, drawn_axes: list[Axes]
     ) -> dict[str, Estimates]:
-        """How PC1 and the position along a curve follow the entropies: of all prompts, and with the controls.
-
-        Beside all prompts: within the last token, of sequences within position, and the entropy of the exact posterior.
-        """
+        """Correlations of PC1 and of the position along a curve with the target, on all prompts and with controls."""
         prefix, sizes = f"{pool.target.prefix}_correlation", (self.n_permutations, self.n_bootstrap, self.seed)
         followed: dict[str, tuple[Cloud, FirstAxis, Treat]] = {
             prefix: (pool, first, Order), f"{prefix}_within_token": (pool, first, WithinToken.of)
@@ -195,7 +190,6 @@ class Manifold(Probe):
         return dict(zip((*followed, *along), found, strict=True))
 
     def _of_axis(self, cloud: Cloud, first: FirstAxis, treat: Treat) -> Estimates:
-        """The correlation of PC1 with the target, after a treatment of both."""
         found = treat(cloud, first.coordinates).estimates(self.n_permutations, self.n_bootstrap, self.seed)
         return first.allowed_for(found, partial(_rho, treat, cloud))
 
@@ -203,7 +197,7 @@ class Manifold(Probe):
         return np.array(side_by_side(lambda of_layer: curve_position(scaled(of_layer, self.scaling)), points))
 
     def _best_layers(self, pool: Cloud, first: FirstAxis) -> dict[str, Estimates]:
-        """The order of PC1 at the layer that is best on one half of the prompts, judged on the other half."""
+        """The correlation of PC1 on one half of the prompts, at the layer that is best on the other half."""
         name, found = f"best_layer_{pool.target.prefix}_correlation", {}
         for ending, treat in {"": Order, "_within_token": WithinToken.of}.items():
             best = treat(pool, first.coordinates).best_layer(self.n_permutations, self.seed)
@@ -266,7 +260,7 @@ class Manifold(Probe):
 
 
 def _counted(scalar: Scalar, n_distinct_rows: int) -> Scalar:
-    """The scalar with its number of different rows, which with that of clusters decides whether it is underpowered."""
+    """The scalar with its number of different rows, of which few make it underpowered."""
     few = min(n_distinct_rows, scalar.n_clusters or n_distinct_rows) < FEW_POINTS
     return replace(scalar, n_distinct_rows=n_distinct_rows, underpowered=scalar.underpowered or few)
 

@@ -1,7 +1,7 @@
-"""How far correlations with the first principal axis move because other prompts give another axis.
+"""How far correlations with the first principal axis vary because other prompts give another axis.
 
-A bootstrap of a coordinate holds the axis fixed. Where the second direction is nearly as loud as the first, another
-sample turns the axis towards it, and such intervals missed the value in up to 44 of 100 simulations. So the axis is
+A bootstrap of a coordinate holds the axis fixed. Where the second direction has nearly as much variance as the first,
+the axis differs between samples, and such intervals missed the value in up to 44 of 100 simulations. So the axis is
 fitted again without each of `N_REFITS` groups of whole clusters, within the span of the `N_AXES` leading axes of all,
 and an interval is at least as wide as ± t se of that jackknife on Fisher's scale (`interp.statistics.jackknife`).
 """

@@ -1,8 +1,8 @@
-"""Does the flatness of a cloud hang on a few loud dimensions, and would other prompts give the same first axis?
+"""Does the spectrum depend on a few dimensions of large variance, and would other prompts give the same first axis?
 
-Dropping: the k columns of largest variance are left out and everything is measured again, the null with the columns
-that stay. Stability: |cos| between the first axes of disjoint halves of the prompts, beside that of Gaussian clouds of
-the same size and column deviations.
+Dropping: the k columns of largest variance are left out and everything is measured again, with its null. Stability:
+|cos| between the first axes of disjoint halves of the prompts, compared with Gaussian clouds of the same size and
+column deviations.
 """
 
 from collections.abc import Sequence
@@ -34,7 +34,7 @@ def without_loudest(cloud: Cloud, n_dropped: int) -> Cloud | None:
 
 
 def dropped_estimates(left: Cloud, scaling: Scaling, seed: int) -> dict[str, Estimates]:
-    """The spectral statistics of every layer without its loudest columns."""
+    """The spectral statistics of every layer without its columns of largest variance."""
     found = spectral_estimates(left, scaling, left.gaussian(N_NULL, seed))
     return {f"{name}_dropped": of for name, of in found.items() if name != "pc1_share"}
 
@@ -55,7 +55,7 @@ def stability_estimates(cloud: Cloud, scaling: Scaling, n_splits: int, seed: int
     words = cloud.slots | {"gaussian": NULL_NAMES[scaling], "n_splits": str(len(splits))}
     found = Estimates.bare(values, about=cloud.counted, words=words).because(why).drawn(draws)
     assert found.null is not None
-    # a prediction interval knows no bounds, |cos| does
+    # a prediction interval can exceed the bounds of |cos|
     return found.against(np.clip(found.null, 0.0, 1.0))
 
 

@@ -1,7 +1,4 @@
-"""Which keys are near to which: the cosines behind the means, pair by pair, beside one draw of their null.
-
-The draw has gone through the same computation, so that the eye can compare a pattern with what chance draws.
-"""
+"""Cosines of keys pair by pair, beside one draw of their null, which is computed in the same way."""
 
 import numpy as np
 from jaxtyping import Float, Int, Num
@@ -18,9 +15,9 @@ from .quantities import QUANTITIES
 def token_matrix(
     keys: Num[np.ndarray, "row feature"], tokens: Int[np.ndarray, " row"], sets: TokenSets, layer: int, seed: int
 ) -> Table:
-    """One row a pair of tokens, of keys at equal positions, averaged over those that hold both; NaN where none does.
+    """One row per pair of tokens: cosines at equal positions, averaged over those with both; NaN where there is none.
 
-    The null holds as many random directions of the same dimension.
+    The null has as many random directions of the same dimension.
     """
     n = sets.n_tokens
     random = np.random.default_rng(seed).standard_normal((n, keys.shape[1]))
@@ -43,9 +40,9 @@ def token_matrix(
 
 
 def head_matrix(keys: Num[np.ndarray, "layer row kv_head feature"], seed: int) -> Table:
-    """One row a layer and a pair of its KV heads: the mean over rows of the cosine of their keys.
+    """One row per layer and pair of KV heads: the mean over rows of the cosine of their keys.
 
-    In the null every head's keys are turned by a random rotation of its own, the same for all rows and layers.
+    In the null the keys of every head are rotated at random, in the same way in all rows and layers.
     """
     n_layers, _, n, d_head = keys.shape
     rotations = random_rotations(d_head, n, np.random.default_rng(seed))

@@ -1,8 +1,8 @@
-"""Key orthogonality: four quantities that go by this name, each beside the value of random directions, and W_QK.
+"""Key orthogonality: four quantities of this name, each compared with random directions, and W_QK.
 
-The definitions (measures.key_cosines) differ in what the vectors are, so their values must not be compared with one
-another or with one baseline; the singular spectrum of W_QK per head (measures.query_key) is what none of them sees: it
-does not change with the basis of a head. Formulas, nulls and failure modes are in docs/reference/probes.
+The definitions (`measures.key_cosines`) differ in their vectors, so neither their values nor their baselines are
+comparable; the singular spectrum of W_QK per head (`query_key`) adds what none of them measures, as it does not depend
+on the basis of a head. Formulas, nulls and failure modes are in docs/reference/probes.
 
 Source: Paper III (arXiv 2512.23752), section 4.2, and Paper I (arXiv 2512.22471) for keys of tokens; the published
 code for keys of heads and for the embedding proxy.
@@ -61,8 +61,8 @@ _ENDINGS = {"abs": "", "abs_centred": "_centred", "signed": "_signed"}
 class Orthogonality(Probe):
     """Mean cosines of key weights, token keys, head keys and embeddings, and the spectrum of W_QK.
 
-    `definition`: one of them, or all. `layer`: the one at which the keys of tokens are the headline. `n_tokens`: how
-    many different tokens are compared at most. `n_null`: draws of each null; `n_bootstrap`: resamples of the prompts.
+    `definition`: one of them, or all. `layer`: that of the headline of `token_keys`. `n_tokens`: the most different
+    tokens that are compared. `n_null`: draws of each null; `n_bootstrap`: resamples of the prompts.
     """
 
     definition: Definition = "all"
@@ -107,7 +107,7 @@ class Orthogonality(Probe):
         }  # fmt: skip
         found = side_by_side(lambda name: measured[name](base), self._definitions)
         scalars = {name: scalar for part in found for name, scalar in part.scalars.items()}
-        # where the proxy is asked for alone, it comes first
+        # the proxy is the headline where it is the only definition
         alone = {"headline": self._definitions} if self.definition == "embedding_proxy" else {}
         return QUANTITIES.findings(
             self.name, scalars, {name: table for part in found for name, table in part.tables.items()},

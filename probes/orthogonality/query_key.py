@@ -1,9 +1,9 @@
-"""W_QK = W_Q W_Kᵀ: the bilinear form by which a head compares what it reads, and how many directions it uses.
+"""W_QK = W_Q W_Kᵀ, the bilinear form by which a head compares inputs: how many directions it uses.
 
 Attention is unchanged by W_Q → W_Q R, W_K → W_K R⁻ᵀ for any invertible R (under rotary embedding: for those that
-commute with its rotations), while cosines of the columns of W_K are not. W_QK, and so its singular values σ, are
-free of that choice. With W_Q = A S and W_K = B T (A, B orthonormal; S, T of d_head × d_head) they are those of
-S Tᵀ, and the d_model × d_model matrix is never formed.
+commute with its rotations), and so are the singular values σ of W_QK; cosines of the columns of W_K are not. With
+W_Q = A S and W_K = B T (A, B orthonormal; S, T of d_head × d_head) they are those of S Tᵀ, and the d_model × d_model
+matrix is never formed.
 
     effective rank   2^H, H the entropy in bits of σ / Σσ      (Roy and Vetterli 2007), 1 to d_head
     participation ratio   (Σσ²)² / Σσ⁴                         weighs the large ones more

@@ -1,14 +1,14 @@
-"""Interchange accuracy: are directions what carries a variable of a program, by what the program itself would answer?
+"""Interchange accuracy: do directions carry a variable of a compiled program, as tested by the program's own answers?
 
-Prompts of a compiled program are given what another prompt, the source, has along some directions of the residual
-stream at one depth, at all scored positions. The program says exactly which answer follows from the source's value of
-the variable, all else at that depth being the prompt's own:
+In prompts of a compiled program, the coordinates along some directions of the residual stream at one depth are
+replaced, at all scored positions, by those of another prompt, the source. The program computes the exact answer for the
+source's value of the variable, all else at that depth being the prompt's own:
 
     accuracy = share of scored positions at which the model gives that answer
 
 Directions: what a probe found; those that the card states for the variable (1 by construction); those of every other
-variable, which are compared with what follows from that variable, and are inert where nothing reads it any more; and
-random ones of the same number (null).
+variable, compared with the answer for that variable, and inert where nothing reads it any more; and random ones of the
+same number (null).
 
 Source: Geiger et al. 2021 (arXiv 2106.02997) for interchange interventions and their accuracy.
 """
@@ -28,9 +28,10 @@ from interp.need import Need
 from interp.probe import Condition, Planned, Readout
 from interp.statistics.cosines import random_subspace
 from interp.statistics.estimates import Estimates
-from interp.statistics.intervals import null_from_draws
+from interp.statistics.intervals import PLAIN, prediction_band
 from interp.statistics.quantities import Quantities, Quantity
-from interp.statistics.units import clusters_of, counted, mean_bounds, resampled_unit
+from interp.statistics.resampling import bootstrap_weights
+from interp.statistics.units import clusters_of, counted, resampled_unit
 from interp.table import LABEL, Table
 
 from ..measures.sample_sizes import FEW_PAIRS, with_least
@@ -43,7 +44,7 @@ N_RANDOM = 199
 
 N_ELSEWHERE = 39
 N_NAMED = 20
-"""Swaps at one depth, at most, beside random directions of two numbers: those found and stated, other variables."""
+"""Most swaps at one depth, without random directions: those found and stated, and other variables."""
 
 STATED, RANDOM = "stated", "random"
 FAMILY = "program"
@@ -88,23 +89,23 @@ _COLUMNS = {
 
 @dataclass(frozen=True)
 class Directions:
-    """Covectors that read coordinates, and displacements where they are others."""
+    """Covectors that read coordinates, and displacements where they differ."""
 
     covectors: Float[np.ndarray, "axis feature"]
     displacements: Float[np.ndarray, "axis feature"] | None = None
 
     @property
     def moved(self) -> Float[np.ndarray, "axis feature"]:
-        """Along what activations move when coordinates do."""
+        """The directions in which activations move when coordinates do."""
         return self.covectors if self.displacements is None else self.displacements
 
     def fields(self) -> dict[str, Any]:
-        """They as fields of an edit."""
+        """As fields of an edit."""
         is_one = np.array_equal(self.covectors, self.moved)
         return {"axis": self.covectors} | ({} if is_one else {"metric": "z-scored", "displacement": self.moved})
 
     def given(self, depth: int, points: Float[np.ndarray, "row feature"]) -> ReplaceCoordinates:
-        """The edit that puts the coordinates of these points in the place of the model's."""
+        """The edit that replaces the model's coordinates by those of these points."""
         return ReplaceCoordinates(
             layer=depth, site="resid", values=points @ self.covectors.T, at="scored", **self.fields()
         )
@@ -112,7 +113,7 @@ class Directions:
 
 @dataclass(frozen=True)
 class Swaps:
-    """The prompts that are swapped, their sources, and the variable that is sought."""
+    """The prompts that are swapped, their sources, and the target variable."""
 
     mechanism: Mechanism
     variable: str
@@ -122,7 +123,7 @@ class Swaps:
 
     @classmethod
     def of(cls, base: Capture, target: Target, prompts: Int[np.ndarray, " chosen"], seed: int) -> "Swaps | None":
-        """None where the model is no program, or the target none of its variables."""
+        """None where the model is no program, or the target not one of its variables."""
         variable = None if base.mechanism is None else base.mechanism.variable(target.column)
         if base.mechanism is None or variable is None or len(prompts) < 2:
             return None
@@ -162,7 +163,7 @@ class Swaps:
 
 @dataclass(frozen=True)
 class Swapped:
-    """What one swap did: share of answers as the program computes them, and share that are unchanged, by sequence.
+    """Results of one swap by sequence: shares of answers as the program computes them, and of unchanged answers.
 
     `random` are the accuracies of random directions of the same number at the same depth.
     """
@@ -177,7 +178,7 @@ class Swapped:
 
 
 def planned_swaps(info: ModelInfo, n_prompts: int) -> Iterator[Planned]:
-    """What swaps will cost at most, where the model is a program."""
+    """The most passes that swaps take, where the model is a program."""
     if info.family == FAMILY:
         for depth in range(info.n_layers + 1):
             n_random = N_ELSEWHERE if depth else N_RANDOM
@@ -234,11 +235,11 @@ def program_findings(
     found = swapped(base, under, swaps)
     accuracy, depth = _accuracy(found, swaps.clusters, n_bootstrap), found[0].depth
     place = {swap.directions: i for i, swap in enumerate(found) if swap.depth == depth}
-    asked = {name: (FOUND, directions) for directions, name in names.items()}
-    asked["interchange_accuracy_stated"] = IS_STATED, STATED
+    wanted = {name: (FOUND, directions) for directions, name in names.items()}
+    wanted["interchange_accuracy_stated"] = IS_STATED, STATED
     made = {
         name: quantity.filled(target=target.words).scalar(accuracy, place[directions])
-        for name, (quantity, directions) in asked.items() if directions in place
+        for name, (quantity, directions) in wanted.items() if directions in place
     }  # fmt: skip
     others = {i: variable for directions, i in place.items() if (variable := _variable(directions))}
     inert = [found[i].kept for i, variable in others.items() if not swaps.mechanism.is_read(variable, depth)]
@@ -252,7 +253,7 @@ def program_findings(
 
 
 def undefined_swap(reason: str) -> dict[str, Scalar]:
-    """The number where nothing could be swapped, and why."""
+    """The number where nothing was swapped, with the reason."""
     return {"interchange_accuracy": NOT_SWAPPED.scalar(Estimates.undefined(reason))}
 
 
@@ -265,7 +266,7 @@ def _rows_of(base: Capture, prompts: Int[np.ndarray, " chosen"]) -> Int[np.ndarr
 
 
 def _variable(directions: str) -> str | None:
-    """The variable whose stated directions these are, where it is another than the one that is sought."""
+    """The variable of these directions, where it is not the target."""
     return directions.removeprefix(_OTHER) if directions.startswith(_OTHER) else None
 
 
@@ -274,15 +275,16 @@ def mean_estimates(
     **words: Any,
 ) -> Estimates:  # fmt: skip
     """Means over units, one place a swap, whole clusters resampled."""
-    bounds = [mean_bounds(mine, clusters, n_bootstrap) or (np.nan, np.nan) for mine in by_unit]
+    weights = bootstrap_weights(clusters, None, n_bootstrap, np.random.default_rng(len(clusters)))
+    resampled = (weights @ by_unit.T) / weights.sum(axis=1, keepdims=True)
     about = counted(np.arange(len(clusters)), clusters, unit)
     about = with_least(about, len(np.unique(clusters)), FEW_PAIRS)
     words = {"drawn": resampled_unit(about), **words}
-    return Estimates(by_unit.mean(axis=1), np.array(bounds).T, about=about, words=words)
+    return Estimates.resampled(by_unit.mean(axis=1), resampled, PLAIN, about=about, words=words)
 
 
 def _accuracy(found: Sequence[Swapped], clusters: Int[np.ndarray, " unit"], n_bootstrap: int) -> Estimates:
-    """Of every swap, compared with random directions of the same number, where there are such."""
+    """The accuracy of every swap, compared with random directions of the same number, where there are any."""
     words = {
         "depth": [str(swap.depth) for swap in found], "moved": [f"{swap.should_move:.0%}" for swap in found],
         "n": [f"{swap.n_directions} direction{'s' * (swap.n_directions > 1)}" for swap in found],
@@ -292,7 +294,6 @@ def _accuracy(found: Sequence[Swapped], clusters: Int[np.ndarray, " unit"], n_bo
     null, p = np.full((3, len(found)), np.nan), np.full(len(found), np.nan)
     for i, swap in enumerate(found):
         if len(swap.random):
-            by_chance = null_from_draws("", swap.random)
-            null[:, i] = by_chance.value, *by_chance.band
+            null[:, i] = prediction_band(swap.random)
             p[i] = (1 + (swap.random >= accuracy.value[i]).sum()) / (1 + len(swap.random))
     return accuracy.against(null, p)

@@ -1,16 +1,16 @@
-"""Binding: do the keys at value positions say which key token the value belongs to?
+"""Binding: do keys at value positions encode which key token the value belongs to?
 
 A pair is a key token followed by a value token. At the value's position the key vector (before rotary embedding) of
-layer 0 is a function of the value alone; one layer up it can hold the token before it, and then a later query for
+layer 0 is a function of the value alone; in later layers it can encode the token before it, so that a later query for
 that token finds its value by comparing queries with keys. Key vectors at value positions are grouped by the key
 token just before:
 
     η² = Σ_g n_g |mean_g − mean|² / Σ_i |k_i − mean|²        all heads together, between 0 and 1
 
-Null: the bound tokens of every sequence renamed at random, the same renaming for all layers. Pairs that come again in
-a sequence stay equal, so that repeats do not pass for evidence: in 200 simulations whose keys hold the value alone,
-renaming called 4 % bound at the 5 % level, and exchanging the tokens between sequences 94 %. |cos| between
-hypotheses is the mean over pairs of group means; without binding these are one vector and it is near 1.
+Null: the bound tokens of every sequence renamed at random, the same renaming for all layers. Equal pairs of a sequence
+stay equal, so that repeats are no evidence: in 200 simulations whose keys encode the value alone, renaming rejected
+4 % at the 5 % level, and permuting the tokens between sequences 94 %. |cos| is the mean over pairs of group means;
+without binding these are one vector and it is near 1.
 """
 
 from collections.abc import Iterable
@@ -55,50 +55,27 @@ class BoundKeys:
         return int(self.sequence.max()) + 1
 
 
-@dataclass(frozen=True)
-class Binding:
-    """η² and |cos| by layer, with intervals of η² and both under every exchange of the labels."""
-
-    explained: Float[np.ndarray, " layer"]
-    interval: Float[np.ndarray, "bound layer"]
-    n_groups: int
-    permuted: Float[np.ndarray, "permutation layer"]
-    p: Float[np.ndarray, " layer"]
-    cosine: Float[np.ndarray, " layer"]
-    permuted_cosine: Float[np.ndarray, "permutation layer"]
-
-
 def binding_findings(capture: Capture, n_permutations: int, rng: np.random.Generator) -> Part:
     """η² and |cos| at the layer where the bound token explains most, and both by layer."""
     bound = bound_keys(capture)
     if isinstance(bound, str):
         return Part(notes=(f"binding is undefined: {bound}.",))
-    binding = measure_binding(bound, n_permutations, rng)
-    best, n = [int(np.nanargmax(binding.explained))], bound.n_sequences
-    random = f"{expected_abs_cosine(bound.keys.shape[2]):.3f}"
-    known = {
-        "about": {"n": n, "n_unit": "sequence", **too_few(n, FEW_UNITS)},
-        "words": {"layer": str(best[0]), "n_groups": str(binding.n_groups), "width": str(bound.keys.shape[2]),
-                  "random": random},
-    }  # fmt: skip
-    explained = Estimates(binding.explained, binding.interval, **known)
-    cosine = Estimates(binding.cosine, **known).permuted(binding.permuted_cosine, asks="nothing")
-    largest = explained.at(best).permuted(binding.permuted.max(axis=1)[:, None], binding.p[best])
+    explained, largest, cosine = measure_binding(bound, n_permutations, rng)
     columns = {
-        "layer": np.arange(len(binding.explained)),
-        "binding": explained.permuted(binding.permuted, binding.p),
+        "layer": np.arange(len(explained.value)),
+        "binding": explained,
         "binding_cosine": cosine,
         "mass_on_bound_token": bound.mass_before.mean(axis=1).max(axis=1),
     }
     caption = (
         "Share of key variance at value positions explained by the previous token, |cos| between the mean keys after "
-        f"different tokens (random vectors: {random}), and the largest attention of a head on it."
+        f"different tokens (random vectors: {largest.words['random']}), and the largest attention of a head on it."
     )
     note = (
-        f"Binding is measured at {len(bound.bound)} value positions of {n} sequences, keys before rotary embedding, "
-        "all heads of a layer together."
+        f"Binding is measured at {len(bound.bound)} value positions of {bound.n_sequences} sequences, keys before "
+        "rotary embedding, all heads of a layer together."
     )
-    scalars = QUANTITIES.scalars({"binding": largest, "binding_cosine": cosine.at(best)})
+    scalars = QUANTITIES.scalars({"binding": largest, "binding_cosine": cosine.at([int(largest.words["layer"])])})
     return Part(scalars, {"binding": QUANTITIES.table(columns, caption)}, (note,))
 
 
@@ -122,8 +99,13 @@ def bound_keys(capture: Capture) -> BoundKeys | str:
     )  # fmt: skip
 
 
-def measure_binding(bound: BoundKeys, n_permutations: int, rng: np.random.Generator) -> Binding:
-    """η² and |cos| of every layer with their permuted labels and a delete-group jackknife over sequences."""
+def measure_binding(
+    bound: BoundKeys, n_permutations: int, rng: np.random.Generator
+) -> tuple[Estimates, Estimates, Estimates]:
+    """η² by layer, the largest of them, and |cos| by layer, compared with renamed tokens.
+
+    The interval of η² is a delete-group jackknife over sequences.
+    """
     groupings = [bound.bound, *(_renamed(bound, rng) for _ in range(n_permutations))]
     (explained, *permuted), (cosine, *permuted_cosine) = _statistics(bound.keys, groupings)
     size, groups = equal_groups(bound.n_sequences)
@@ -132,8 +114,17 @@ def measure_binding(bound: BoundKeys, n_permutations: int, rng: np.random.Genera
     with np.errstate(invalid="ignore"):
         half = t_quantile(len(groups)) * standard_error(special.logit(replicates), bound.n_sequences, size)
         interval = special.expit(special.logit(explained) + np.outer([-1, 1], half))
+    n, width, best = bound.n_sequences, bound.keys.shape[2], [int(np.nanargmax(explained))]
+    about = {"n": n, "n_unit": "sequence", **too_few(n, FEW_UNITS)}
+    words = {"layer": str(best[0]), "n_groups": str(len(groups)), "width": str(width),
+             "random": f"{expected_abs_cosine(width):.3f}"}  # fmt: skip
+    by_layer = Estimates(explained, interval, about=about, words=words)
     p = maximum_statistic_p(explained, np.array(permuted))
-    return Binding(explained, interval, len(groups), np.array(permuted), p, cosine, np.array(permuted_cosine))
+    return (
+        by_layer.permuted(np.array(permuted), p),
+        by_layer.at(best).permuted(np.max(permuted, axis=1, keepdims=True), p[best]),
+        Estimates(cosine, about=about, words=words).permuted(np.array(permuted_cosine), asks="nothing"),
+    )
 
 
 def _statistics(
@@ -153,5 +144,4 @@ def _statistics(
 
 
 def _renamed(bound: BoundKeys, rng: np.random.Generator) -> Int[np.ndarray, " row"]:
-    """The bound tokens after a random renaming within every sequence."""
     return random_orders(int(bound.bound.max()) + 1, bound.n_sequences, rng)[bound.sequence, bound.bound]

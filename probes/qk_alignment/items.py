@@ -1,14 +1,14 @@
-"""Hypotheses that stand in the context: how attention over them compares with the exact posterior.
+"""Outcomes in the context: how attention over them compares with the exact posterior.
 
 An outcome (a token the posterior is about) is an item of a row where it stands at a position the row can see; its
 weight is the sum of the attention over those positions. Only rows are compared in which every possible outcome is an
-item and at least two outcomes are: recalling a pair is such a row, ruling values out is not, for what is still
-possible is then what has *not* been shown. With the posterior p and the weights a of the items,
+item and at least two outcomes are, as in recalling a pair (in elimination, what is possible has *not* been shown).
+With the posterior p and the weights a of the items,
 
     feasible mass   Σ a over items with p > 0, out of the whole row
     KL              KL(p || a / Σ a), bits
 
-The null relabels the items: within each row the weights move on by some number of items, one random fraction a
+The null relabels the items: within each row the weights move on by some number of items, one random fraction per
 sequence. Source: Paper III (arXiv 2512.23752), section 2 ("attention as posterior"), which gives no formula.
 """
 
@@ -56,7 +56,7 @@ def item_findings(capture: Capture, n_draws: tuple[int, int], rng: np.random.Gen
 
 
 def outcomes_in_context(capture: Capture) -> Bool[np.ndarray, "row key outcome"] | str:
-    """Where each outcome stands among the keys that a row sees, or why that cannot be said."""
+    """Where each outcome stands among the keys that a row sees, or why that is unknown."""
     outcomes, log_weight = capture.prompts.outcome_ids, capture[WHOLE_ROWS]
     if not capture.prompts.is_tunnel or outcomes is None or capture.posterior is None:
         return "only a wind tunnel knows its hypotheses and their exact posterior"

@@ -1,15 +1,15 @@
 """Query-key alignment: do queries select keys by content, and does attention match the posterior?
 
 Per layer and head, at the scored rows (Paper I, arXiv 2512.22471, shows heat maps of cos(q, k) and defines no
-number; these are ours): how concentrated a row is; contrasts of attended and other keys; and masses, attention on the
-position itself, the one before, the first, and in wind tunnels on earlier tokens that are outcomes (values) or not
-(keys), beside a uniform row's share. `items` compares attention with the posterior, `binding` asks what keys hold.
+number; these are ours): how concentrated a row is; contrasts of attended and other keys; and attention on the position
+itself, the one before, the first, and in wind tunnels on earlier outcome tokens (values) or others (keys), beside a
+uniform row's share. `items` compares attention with the posterior, `binding` tests what keys encode.
 
-Attended keys are chosen by their weight, so contrasts are positive for any weights. What counts is the difference to
-the same choice with shuffled keys (another prompt's, at the same positions): the scalars of contrasts are
-these differences, within each prompt, with null 0 and a p that flips the sign of whole prompts' differences. The
-tables have both sides. Everything has a variant without the first position, in rows and null alike: heads that match
-take weight from a sink, and contrasts of whole rows then fall (`measures.sinks`).
+Attended keys are chosen by their weight, so contrasts are positive for any weights. The scalars are therefore the
+differences, within each prompt, to the same choice with shuffled keys (another prompt's, at the same positions), with
+null 0 and a p by flipping the sign of whole prompts' differences; tables have both sides. Everything has a variant
+without the first position: heads that match take weight from a sink, which lowers contrasts of whole rows
+(`measures.sinks`).
 """
 
 from collections.abc import Mapping
@@ -123,7 +123,7 @@ def _profiles(capture: Capture, units: Units) -> dict[str, Profile]:
 
 
 def _numbers(profiles: Mapping[str, Profile], units: Units, signs: np.ndarray) -> dict[str, Estimates]:
-    """The contrasts, the heads that stand out, and how contrasts run over depth."""
+    """The contrasts, the number of significant heads, and trends of the contrasts over depth."""
     found: dict[str, Estimates] = {}
     for named in (str, without_first):
         for name in ("logit", "cosine", "max_weight", "entropy"):

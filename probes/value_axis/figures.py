@@ -62,7 +62,7 @@ def _by_site(table: Table, target: Target) -> Figure:
                 mine.line("r2", name, "dot", colour, mode="lines+markers")
                 continue
             mine.null_band("r2")
-            if site == primary:  # three bands over one another could not be told apart
+            if site == primary:  # three overlapping bands would be illegible
                 mine.curve("r2", SITE_WORDS[site], colour, "solid")
             else:
                 mine.line("r2", SITE_WORDS[site], "solid", colour, mode="lines+markers")

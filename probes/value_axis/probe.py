@@ -1,10 +1,10 @@
-"""The entropy axis: is there a direction that tells how uncertain the model is, and is it the loudest one?
+"""The entropy axis: is there a direction that predicts how uncertain the model is, and is it the first principal axis?
 
 At every layer of every site (values, head outputs, residual stream) two axes are fitted on a random half of all prompts
-and judged on the prompts of the other half: the first principal axis, which Paper III calls the entropy axis, and
-ridge, which is trained to tell the entropy. Each twice, as it is and within the last token, with length, position,
-domain and surprisal regressed out. Numbers are means over random half splits. Beside them: control tasks (random labels
-of token types). Formulas, nulls and failure modes are in docs/reference/probes.
+and evaluated on the other half: the first principal axis, which Paper III calls the entropy axis, and ridge, which is
+trained to predict the entropy. Both are also fitted within the last token, with length, position, domain and surprisal
+regressed out. Numbers are means over random half splits. Control tasks have random labels of token types. Formulas,
+nulls and failure modes are in docs/reference/probes.
 
 The axes are saved for interventions, from the fitting half of the first split alone. Where columns were divided by σ,
 a direction w of the scaled space is two vectors of the raw one: `<site>.<axis>.axis` is w/σ, the covector that reads
@@ -23,7 +23,7 @@ import numpy as np
 from interp.capture import Capture
 from interp.findings import Findings
 from interp.need import Need
-from interp.probe import ADDED, AnalysisCost, Figure, Probe, Readout, Sentences
+from interp.probe import ADDED, AnalysisCost, Probe, Readout, Sentences
 from interp.prompt import PromptSet
 from interp.statistics.estimates import Estimates
 from interp.statistics.quantities import Quantities
@@ -38,7 +38,8 @@ from ..measures.layers import Layer, at_same_layer, by_site, layer_columns, laye
 from ..measures.nuisances import Design, nuisance_design
 from ..measures.sample_sizes import FEW_HALVED, MIN_HALVES, MIN_LEVEL
 from ..measures.target import EXACT_ENTROPY, NEXT_ENTROPY, Target
-from .judgement import FEW_RECUR, FEW_TOGETHER, Judgement, axis_columns, predicted_by_nuisances
+from .evaluation import FEW_RECUR, FEW_TOGETHER, Evaluation, axis_columns, predicted_by_nuisances
+from .figures import axis_figures
 from .quantities import ENDINGS, KEPT, PREVIOUS, QUANTITIES, WITHIN_CLUSTERS, WITHIN_TOKEN
 from .readout import AXES, PlaceRead, read_place
 from .setting import SURPRISAL, Treatment, previous_of, surprisal_of
@@ -50,11 +51,11 @@ N_CONTROLS = 20
 
 @dataclass(frozen=True)
 class ValueAxis(Probe):
-    """The direction of uncertainty by PC1 and by ridge, fitted and judged on different prompts.
+    """The direction of uncertainty by PC1 and by ridge, fitted and evaluated on different prompts.
 
-    `sites`: of v, z and resid; the first is primary. `layer`: the primary one. `scaling`: columns
-    centred, or also divided by their deviation. `target`: what is told, the next-token entropy or a column of numbers,
-    or `column=value`, one value against the rest. `n_permutations` refits on exchanged values.
+    `sites`: of v, z and resid; the first is primary. `layer`: the primary one. `scaling`: columns centred, or also
+    divided by their deviation. `target`: what is predicted, the next-token entropy or a column of numbers, or
+    `column=value`, one value against the rest. `n_permutations`: refits on permuted values.
     """
 
     sites: tuple[Site, ...] = ("v", "z", "resid")
@@ -115,26 +116,26 @@ class ValueAxis(Probe):
         treatments = self._treatments(pool, half_splits, nuisances)
         splits = {name: treatment.splits for name, treatment in treatments.items()}
         found = side_by_side(lambda place: read_place(place.scaled, splits), places)
-        judgements = {
-            (name, axis, sought): Judgement(sought, treatment, places, [place.read[name, axis] for place in found])
+        evaluations = {
+            (name, axis, sought): Evaluation(sought, treatment, places, [place.read[name, axis] for place in found])
             for name, treatment in treatments.items() for axis in AXES for sought in treatment.labels.targets
         }  # fmt: skip
-        ridge, within = (judgements[name, "ridge", target.name] for name in (KEPT, WITHIN_TOKEN))
+        ridge, within = (evaluations[name, "ridge", target.name] for name in (KEPT, WITHIN_TOKEN))
         axis, best = axis_columns(ridge, found), ridge.most_chosen(pool.n_layers)
-        numbers = _at_primary(places, primary, judgements, axis) | {
+        numbers = _at_primary(places, primary, evaluations, axis) | {
             "best_layer_r2": ridge.best_layer(pool.n_layers),
             "best_layer_r2_beyond_token": within.best_layer(pool.n_layers),
             "nuisance_r2": self._by_nuisances(pool, half_splits, surprisal, treatments[KEPT]),
         }
         for name, control in self._controls(pool, half_splits, surprisal, previous_of(base)).items():
-            asked = {name: primary} | ({f"best_layer_{name}": best} if name == PREVIOUS else {})
-            read = {at: _read_alone(places[at], control, pool) for at in {*asked.values()}}
-            numbers |= {number: read[at] for number, at in asked.items()}
+            wanted = {name: primary} | ({f"best_layer_{name}": best} if name == PREVIOUS else {})
+            read = {at: _read_alone(places[at], control, pool) for at in {*wanted.values()}}
+            numbers |= {number: read[at] for number, at in wanted.items()}
         quantities = QUANTITIES.filled(**pool.slots, within=_within(pool))
         return quantities.findings(
             self.name, quantities.scalars(numbers),
             {
-                "by_layer": by_layer_table(places, judgements),
+                "by_layer": by_layer_table(places, evaluations),
                 "axes": QUANTITIES.table(layer_columns(places) | axis, BY_AXIS),
                 "held_out": held_out_table(pool, half_splits[0], found[primary].predicted, base),
             },
@@ -142,13 +143,10 @@ class ValueAxis(Probe):
             notes=(*target.notes, *self._notes(pool, treatments, nuisances, own)),
         )  # fmt: skip
 
-    def figures(self, findings: Findings) -> tuple[Figure, ...]:
-        from .figures import axis_figures
-
-        return axis_figures(findings)
+    figures = staticmethod(axis_figures)
 
     def _treatments(self, pool: Cloud, half_splits: Sequence[HalfSplit], nuisances: Design) -> dict[str, Treatment]:
-        """Nothing taken out but the mean; all that the last token determines, and nuisances."""
+        """With only the mean taken out, and with all that the last token determines and nuisances."""
         names = (NEXT_ENTROPY, EXACT_ENTROPY) if pool.target.is_entropy else (pool.target.name,)
         targets = {name: np.asarray(pool.rows[name], np.float64) for name in names if name in pool.rows}
         rng, tokens = np.random.default_rng([self.seed, 1]), pool.rows["token"]
@@ -167,7 +165,7 @@ class ValueAxis(Probe):
         self, pool: Cloud, half_splits: Sequence[HalfSplit], surprisal: Mapping[str, np.ndarray],
         previous: Mapping[str, np.ndarray],
     ) -> dict[str, Treatment]:  # fmt: skip
-        """Beyond the classes of the tokens before the last one too, of texts; and within clusters, where there are."""
+        """Beyond the classes of the tokens before the last one, of texts; and within clusters, where there are any."""
         sought, rows, tokens = {pool.target.name: np.asarray(pool.sought, np.float64)}, pool.rows, pool.rows["token"]
         found = {}
         if previous:
@@ -186,7 +184,7 @@ class ValueAxis(Probe):
     def _by_nuisances(
         self, pool: Cloud, half_splits: Sequence[HalfSplit], surprisal: Mapping[str, np.ndarray], kept: Treatment
     ) -> Estimates:
-        """What nuisances alone predict, token and how frequent it is among them."""
+        """Held-out R² of nuisances alone, with the token and its frequency."""
         _, token, n_rows = np.unique(pool.rows["token"], return_inverse=True, return_counts=True)
         numbers = {**surprisal, "token frequency": np.log2(n_rows[token])}
         design = nuisance_design(pool.rows, pool.levels("token", "domain"), numbers, 2 * MIN_LEVEL)
@@ -218,33 +216,32 @@ class ValueAxis(Probe):
 
 
 def _read_alone(place: Layer, treatment: Treatment, pool: Cloud) -> Estimates:
-    """R² of the ridge axis at one place."""
     read = read_place(place.scaled, {KEPT: treatment.splits}).read[KEPT, "ridge"]
-    return Judgement(pool.target.name, treatment, [place], [read]).r2
+    return Evaluation(pool.target.name, treatment, [place], [read]).r2
 
 
 def _within(pool: Cloud) -> str:
-    """What is exchanged within the last token, in words."""
+    """What is permuted within the last token, in words."""
     if pool.resampled == "prompt":
         return f"{pool.target.many} permuted within tokens"
     return f"what length, position and token leave of {pool.target.many}, permuted between {pool.resampled}s"
 
 
 def _at_primary(
-    places: Sequence[Layer], primary: int, judgements: Mapping[tuple[str, str, str], Judgement],
+    places: Sequence[Layer], primary: int, evaluations: Mapping[tuple[str, str, str], Evaluation],
     axis: Mapping[str, Any],
 ) -> dict[str, Estimates]:  # fmt: skip
     """The numbers at the primary place, and R² of the other sites at the same layer (in the residual stream, after it).
 
-    Ridge bears no prefix, PC1 and the entropy of the exact posterior beside the model's do.
+    Names of PC1, and of the entropy of the exact posterior beside the model's, have a prefix.
     """
-    first, found = next(iter(judgements.values())).target, {}
-    for (treatment, reader, target), judgement in judgements.items():
+    first, found = next(iter(evaluations.values())).target, {}
+    for (treatment, reader, target), evaluation in evaluations.items():
         prefix = ("bayes_" if target != first else "") + ("pc1_" if reader == "pc1" else "")
-        end, r2 = ENDINGS[treatment], judgement.r2
+        end, r2 = ENDINGS[treatment], evaluation.r2
         found |= {
             f"{prefix}r2{end}": r2.at([primary]),
-            f"{prefix}correlation{end}": judgement.correlation.at([primary]),
+            f"{prefix}correlation{end}": evaluation.correlation.at([primary]),
         }
         if not prefix:
             found |= {f"{places[i].site}_r2{end}": r2.at([i]) for i in at_same_layer(places, primary)}

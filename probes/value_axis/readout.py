@@ -1,14 +1,14 @@
-"""How well one layer of one site tells the entropies of prompts that it was not fitted on, over all half splits.
+"""How well one layer of one site predicts the entropies of held-out prompts, over all half splits.
 
 In each half split the fitting rows are X = U S Vᵀ, once from their mean and once within the last token. Two axes read a
 label y there: the first principal axis of X from its mean (chosen without y; only its slope is fitted) and ridge,
 whose penalty generalised cross-validation chooses (Golub, Heath and Wahba 1979); where prompts come in clusters, the
-errors among clusters left out of the fit choose it. Exchanged labels go through the same fit, so that the null has
-every step of it. Rows enter as they are; what is taken out of them is the half split's matter.
+errors among clusters left out of the fit choose it. Permuted labels are fitted in the same way. Rows enter unchanged:
+the half split takes out means and nuisances.
 
 Half splits of one sample scatter less than samples do: a unit that makes one half easier to fit leaves the other
 without it. How much each unit adds to the mean over half splits, fitted on or held out, is known to first order from
-the same fits, and is what the interval of R² is at least made of (an infinitesimal jackknife).
+the same fits, and is the least width of the interval of R² (an infinitesimal jackknife).
 """
 
 from collections.abc import Mapping, Sequence
@@ -33,7 +33,7 @@ AXES = ("ridge", "pc1")
 
 @dataclass(frozen=True)
 class Labels:
-    """What is read under one treatment, before anything is taken out: true labels, and after them exchanged ones.
+    """The labels of one treatment, before anything is taken out: true ones, then permuted ones.
 
     `true` has the targets in the order of `targets` and then control tasks; `permuted` has as many columns for each
     target in turn, in single precision. `units` numbers, from 0, what each row belongs to.
@@ -45,7 +45,7 @@ class Labels:
     permuted: Float[np.ndarray, "row permutation"]
 
     def of_target(self, target: str) -> np.ndarray:
-        """The columns of a target among all of `read`: the true one, then the exchanged ones."""
+        """The columns of a target among all labels: the true one, then the permuted ones."""
         i, n_true, n = self.targets.index(target), self.true.shape[1], self.permuted.shape[1] // len(self.targets)
         return np.r_[i, n_true + i * n : n_true + (i + 1) * n]
 
@@ -56,7 +56,7 @@ class Labels:
 
 @dataclass(frozen=True)
 class Part:
-    """Some labels in one half split under one treatment, at fitting and at held-out rows, that being taken out."""
+    """Some labels in one half split under one treatment, at fitting and at held-out rows."""
 
     fitted: Float[np.ndarray, "fitted label"]
     held_out: Float[np.ndarray, "held_out label"]
@@ -73,7 +73,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Split:
-    """One half split under one treatment, and the labels under it: the true ones, then the exchanged ones.
+    """One half split under one treatment, and its labels: the true ones, then the permuted ones.
 
     `members` are the fitting rows of each cluster, where prompts come in clusters.
     """
@@ -89,7 +89,7 @@ class Split:
             return cls(half_split, labels, tuple(Part(x[:0], x[:0]) for x in (labels.true, labels.permuted)), [])
         true = Part(*half_split.apply(labels.true))
         for left in (true.fitted, true.held_out):
-            # what is left of a label that is taken out whole is rounding
+            # a label that the nuisances determine leaves rounding
             left[:, np.linalg.norm(left, axis=0) <= 1e-10 * np.linalg.norm(labels.true, axis=0)] = 0.0
         members = [] if clusters is None else members_of(clusters[half_split.fitting])
         return cls(half_split, labels, (true, Part(*half_split.apply(labels.permuted))), members)
@@ -99,9 +99,9 @@ class Split:
 class Read:
     """Every label of one treatment as one axis reads it: R² and correlation on held-out rows, one row a half split.
 
-    `fit` is the R² that cross-validation expects on the fitting rows: by it a layer can be chosen without the judged
-    ones. `added` is what each unit adds to log(1 − R²) of a target. All are NaN where a half split cannot be read, or a
-    treatment leaves nothing of the rows (`is_void`).
+    `fit` is the R² that cross-validation expects on the fitting rows, to choose a layer without held-out rows. `added`
+    is what each unit adds to log(1 − R²) of a target. All are NaN where a half split has too few rows, or a treatment
+    leaves nothing of the rows (`is_void`).
     """
 
     r2: Float[np.ndarray, "split label"]
@@ -113,11 +113,11 @@ class Read:
 
 @dataclass(frozen=True)
 class PlaceRead:
-    """What was read at one place, by treatment and axis, and the axes to keep; none where nothing varies.
+    """The scores of one place by treatment and axis, and the axes to save; none where nothing varies.
 
-    The axes are those of the first half split, nothing taken out but the mean, at the first target: `directions` in
-    scaled coordinates, of length one. Of ridge also what it says of the held-out rows (`predicted`), its |cos| with the
-    first principal axis, and its `penalty`, relative to the mean of the squared singular values.
+    The axes are those of the first half split, with only the mean taken out, for the first target: `directions` in
+    scaled coordinates, of length one. Of ridge also the predictions at held-out rows, |cos| with the first principal
+    axis, and the `penalty`, relative to the mean of the squared singular values.
     """
 
     read: Mapping[tuple[str, str], Read]
@@ -200,8 +200,8 @@ def _added(
 ) -> tuple[Float[np.ndarray, "fitted target"], Float[np.ndarray, "held_out target"]]:  # fmt: skip
     """What each fitting and each held-out row adds to log(1 − R²) of the targets, to first order.
 
-    A held-out row adds its own squares. A fitting row moves what is predicted, as its left-out residual and its place
-    along the axes tell, and the mean that both halves are measured from.
+    A held-out row adds its own squares. A fitting row changes the predictions, by its left-out residual and its
+    coordinates along the axes, and the mean of both halves.
     """
     n = len(coefficients)
     left, singular, others = form.axes.left[:, :n], form.axes.singular[:n, None], form.held_out[:, :n]

@@ -1,4 +1,4 @@
-"""What all places share: labels, half splits and what is taken out of both, and what the tokens before them were."""
+"""What all places share: labels, half splits, what is taken out of both, and the tokens before the last one."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -21,9 +21,9 @@ SURPRISAL = Need("next_loss", at="before_last")
 
 @dataclass(frozen=True)
 class Treatment:
-    """Labels and half splits, once groups and nuisances are out of them, and what is counted, as fields of a scalar.
+    """Labels and half splits without groups and nuisances, and what is counted, as fields of a scalar.
 
-    `reason` says why nothing can be read anywhere, where that is so. `is_beyond_token`: groups are last tokens.
+    `reason` says why no place can be read, if none can. `is_beyond_token`: groups are last tokens.
     """
 
     labels: Labels
@@ -47,9 +47,9 @@ class Treatment:
         least: int = FEW_HALVES,
         is_beyond_token: bool = False,
     ) -> "Treatment":
-        """Exchanged is what groups and nuisances leave of targets over all rows: 0 where a group has a single row.
+        """Permuted are the residuals of targets after groups and nuisances, 0 where a group has a single row.
 
-        `few` is the reason where a half split cannot be read, `least` how many clusters (prompts) would do.
+        `few` is the reason where a half split has too few rows, `least` how many clusters (prompts) are enough.
         """
         everything, nothing = np.arange(pool.rows.n_rows), np.empty((pool.rows.n_rows, 0))
         nuisances, controls = (nothing if columns is None else columns for columns in (nuisances, controls))
@@ -71,7 +71,7 @@ class Treatment:
 
 
 def _counted(pool: Cloud, half_splits: Sequence[HalfSplit], least: int) -> dict[str, Any]:
-    """How many prompts take part, and of how many clusters (the mean over half splits), and whether these are few."""
+    """The number of prompts and clusters that take part (means over half splits), and whether they are too few."""
     taking_part = [np.r_[h.fitting, h.held_out] for h in half_splits]
     n, n_clusters = (
         round(np.mean([len(np.unique(names[rows])) for rows in taking_part])) for names in (pool.prompts, pool.units)
@@ -81,10 +81,7 @@ def _counted(pool: Cloud, half_splits: Sequence[HalfSplit], least: int) -> dict[
 
 
 def surprisal_of(base: Capture) -> dict[str, Float[np.ndarray, " row"]]:
-    """How little expected the last token of each text was, in bits; a text of one token has the mean.
-
-    Empty where no row of the capture is the last token of a text, as in a wind tunnel: its symbols are drawn.
-    """
+    """Surprisal of the last token of each text in bits, the mean for a text of one token; empty for wind tunnels."""
     if not _are_texts(base):
         return {}
     known = finite(base, SURPRISAL).astype(np.float64)
@@ -104,7 +101,7 @@ def _are_texts(base: Capture) -> bool:
 
 
 def _of_rows(base: Capture, known: np.ndarray, otherwise: int | float) -> Shaped[np.ndarray, " row"]:
-    """What is known before the last token of some prompts, at the row of every prompt."""
+    """Values known before the last token of some prompts, at the row of every prompt."""
     of_prompt = np.full(1 + int(base.rows["prompt"].max()), otherwise)
     of_prompt[base.rows_at(SURPRISAL.at)["prompt"]] = known
     return of_prompt[base.rows["prompt"]]

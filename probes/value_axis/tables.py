@@ -1,4 +1,4 @@
-"""The tables of the value axis: how each axis was judged, what is known of the ridge axis, and its predictions."""
+"""The tables of the value axis: scores of both axes, more on the ridge axis, and its predictions."""
 
 from collections.abc import Mapping, Sequence
 
@@ -12,7 +12,7 @@ from ..measures.cloud import Cloud
 from ..measures.halves import HalfSplit
 from ..measures.layers import Layer, layer_columns
 from ..measures.maps import snippets
-from .judgement import Judgement
+from .evaluation import Evaluation
 from .quantities import QUANTITIES
 
 BY_LAYER = (
@@ -28,16 +28,16 @@ BY_AXIS = (
 HELD_OUT = "Held-out prompts: {target}, and what a readout fitted on the others predicts, where the answer says."
 
 
-def by_layer_table(places: Sequence[Layer], judgements: Mapping[tuple[str, str, str], Judgement]) -> Table:
+def by_layer_table(places: Sequence[Layer], evaluations: Mapping[tuple[str, str, str], Evaluation]) -> Table:
     """One row for every axis, target, treatment of nuisances and place."""
     where, n = layer_columns(places), len(places)
     parts = [
         {
             "site": where["site"], "layer": where["layer"], "axis": np.full(n, axis), "target": np.full(n, target),
-            "nuisances": np.full(n, nuisances), "n_distinct_rows": where["n_distinct_rows"], "r2": judgement.r2,
-            "correlation": judgement.correlation,
+            "nuisances": np.full(n, nuisances), "n_distinct_rows": where["n_distinct_rows"], "r2": evaluation.r2,
+            "correlation": evaluation.correlation,
         }
-        for (nuisances, axis, target), judgement in judgements.items()
+        for (nuisances, axis, target), evaluation in evaluations.items()
     ]  # fmt: skip
     return QUANTITIES.stacked(parts, BY_LAYER)
 

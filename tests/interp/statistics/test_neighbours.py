@@ -9,7 +9,7 @@ from sklearn.manifold import Isomap
 from interp.findings import Interval
 from interp.statistics.dimension import intrinsic_dimension, two_nn
 from interp.statistics.isomap_curve import curve_position
-from interp.statistics.neighbours import distances, distinct_rows, nearest, principal_coordinates
+from interp.statistics.neighbours import distances, distinct_rows, nearest
 from interp.statistics.spectra import scaled
 
 
@@ -21,8 +21,6 @@ def test_rows_that_are_equal_or_near_are_told_by_their_distances() -> None:
     assert len(kept) == 9 and (np.diff(kept) > 0).all()
     assert len(distinct_rows(rng.standard_normal((500, 64)))) == 500
     assert distinct_rows(np.ones((5, 3))).tolist() == [0]
-    rows = np.random.default_rng(1).standard_normal((10, 200))
-    np.testing.assert_allclose(distances(principal_coordinates(scaled(rows, "centred"))), distances(rows), atol=1e-9)
     near, index = nearest(distances(np.array([[0.0], [1.0], [3.0], [7.0]])), 2)
     assert index.tolist() == [[1, 2], [0, 2], [1, 0], [2, 1]]
     np.testing.assert_allclose(near, [[1, 3], [1, 2], [2, 3], [4, 6]])

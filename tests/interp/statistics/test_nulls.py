@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from interp.statistics.intervals import null_from_draws
-from interp.statistics.nulls import GaussianClouds, cloud_of_same_covariance, layer_null_statistics, null_spectra
-from interp.statistics.spectra import eigenvalues, scaled, spectral_statistics
+from interp.statistics.intervals import prediction_band
+from interp.statistics.nulls import GaussianClouds, cloud_of_same_covariance, null_spectra, null_statistics
+from interp.statistics.spectra import eigenvalues, gram_statistics, scaled, smaller_gram
 
 
 @pytest.mark.parametrize(
@@ -20,14 +20,15 @@ from interp.statistics.spectra import eigenvalues, scaled, spectral_statistics
 )
 def test_z_scored_null_reproduces_the_table(n: int, d: int, expected: tuple[float, ...]) -> None:
     rows = np.random.default_rng(0).standard_normal((n, d))
-    found = spectral_statistics(null_spectra(rows, "zscored", GaussianClouds(n, d, 30, seed=1))).mean(axis=0)
+    found = null_statistics(rows, "zscored", GaussianClouds(n, d, 30, seed=1)).mean(axis=0)
     assert (np.abs(found - expected) < (0.001, 0.001, 0.15)).all(), found
 
 
 @pytest.mark.parametrize("shape", [(20, 60), (60, 20)])
 def test_centred_null_has_the_variance_of_each_column(shape: tuple[int, int]) -> None:
     deviation = np.linspace(0.1, 3, shape[1])
-    spectra = GaussianClouds(*shape, n_draws=400, seed=2).spectra(deviation)
+    rows = np.outer(np.resize([1.0, -1.0], shape[0]), deviation)
+    spectra = null_spectra(rows, "centred", GaussianClouds(*shape, n_draws=400, seed=2))
     expected = (shape[0] - 1) * np.square(deviation).sum()
     assert spectra.sum(axis=1).mean() == pytest.approx(expected, rel=0.02)
 
@@ -37,37 +38,37 @@ def test_both_ways_of_drawing_give_what_clouds_give(shape: tuple[int, int]) -> N
     """Statistics of scatter matrices, or of clouds, are distributed as those of clouds that are drawn and centred."""
     deviation = np.linspace(1, 4, shape[1])
     rng = np.random.default_rng(7)
-    drawn = [eigenvalues(scaled(rng.standard_normal(shape) * deviation, "centred")) for _ in range(2000)]
-    clouds = GaussianClouds(*shape, 2000, seed=8)
-    expected, found = np.array(drawn), clouds.spectra(deviation)
-    assert found.shape == expected.shape
+    grams = [smaller_gram(scaled(rng.standard_normal(shape) * deviation, "centred")) for _ in range(2000)]
+    clouds, rows = GaussianClouds(*shape, 2000, seed=8), rng.standard_normal(shape)
+    rows *= deviation / rows.std(axis=0)
+    found, expected = null_statistics(rows, "centred", clouds), np.array([gram_statistics(gram) for gram in grams])
     for statistic in range(3):
-        pair = (spectral_statistics(found)[:, statistic], spectral_statistics(expected)[:, statistic])
-        assert stats.ks_2samp(*pair).pvalue > 0.001
-    assert stats.ks_2samp(found.sum(axis=1), expected.sum(axis=1)).pvalue > 0.001
+        assert stats.ks_2samp(found[:, statistic], expected[:, statistic]).pvalue > 0.001
+    totals = null_spectra(rows, "centred", clouds).sum(axis=1)
+    assert stats.ks_2samp(totals, [np.trace(gram) for gram in grams]).pvalue > 0.001
 
 
 def test_nulls_leave_constant_columns_out_and_layers_meet_the_same_draws() -> None:
-    clouds = GaussianClouds(10, 30, 5, seed=3)
-    np.testing.assert_allclose(clouds.spectra(np.full(30, 2.0)), 4 * clouds.spectra(np.ones(30)), rtol=1e-5)
     rows = np.random.default_rng(4).standard_normal((15, 40))
     clouds = GaussianClouds(15, 40, 10, seed=5)
+    doubled = null_spectra(2 * rows, "centred", clouds)
+    np.testing.assert_allclose(doubled, 4 * null_spectra(rows, "centred", clouds), rtol=1e-5)
     padded = np.hstack([rows, np.ones((15, 300))])
     wide = GaussianClouds(15, 340, 10, seed=5)
     np.testing.assert_array_equal(null_spectra(padded, "zscored", wide), null_spectra(rows, "zscored", clouds))
-    null = null_from_draws("a name", np.array([1.0, 2.0, 6.0]))
+    null = prediction_band(np.array([1.0, 2.0, 6.0]))
     half = 4.302653 * np.sqrt(7.0) * np.sqrt(4 / 3)  # t of two degrees of freedom, s² = 7
-    assert (null.name, null.value) == ("a name", 3) and null.band == pytest.approx((3 - half, 3 + half), rel=1e-6)
+    assert null == pytest.approx([3, 3 - half, 3 + half], rel=1e-6)
 
 
 @pytest.mark.parametrize("n_features", [5, 30])
-def test_statistics_of_many_layers_are_those_of_the_spectra_of_each(n_features: int) -> None:
+@pytest.mark.parametrize("scaling", ["centred", "zscored"])
+def test_null_statistics_are_those_of_the_null_spectra(n_features: int, scaling) -> None:
     clouds = GaussianClouds(10, n_features, 4, seed=3)
-    points = np.random.default_rng(0).standard_normal((3, 10, n_features)) * np.array([1, 2, 5])[:, None, None]
-    for scaling in ("centred", "zscored"):
-        found = layer_null_statistics(points, scaling, clouds)
-        for layer, rows in zip(found, points, strict=True):
-            np.testing.assert_allclose(layer, spectral_statistics(null_spectra(rows, scaling, clouds)), rtol=1e-6)
+    rows = np.random.default_rng(0).standard_normal((10, n_features))
+    spectra = null_spectra(rows, scaling, clouds)
+    expected = [gram_statistics(np.diag(spectrum)) for spectrum in spectra]
+    np.testing.assert_allclose(null_statistics(rows, scaling, clouds), expected, rtol=1e-6)
 
 
 @pytest.mark.parametrize("shape", [(30, 200), (80, 12)])

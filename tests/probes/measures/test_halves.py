@@ -7,6 +7,7 @@ from interp.probes.measures.halves import HalfSplit, cloud_permutations
 from sklearn.linear_model import LinearRegression
 
 from interp.need import Need
+from interp.statistics.estimates import Estimates
 from interp.statistics.intervals import (
     FISHER,
     PLAIN,
@@ -14,7 +15,6 @@ from interp.statistics.intervals import (
     chance_half_width,
     half_split_draws,
     half_split_interval,
-    share_interval,
 )
 from interp.statistics.resampling import split_rows
 from interp.testing import Shape, synthetic_capture
@@ -22,19 +22,25 @@ from interp.testing import Shape, synthetic_capture
 WEIGHTS = np.array([[1, 1, 1], [2, 1, 0], [0, 0, 3], [0, 3, 0]])
 
 
+def share_interval(errors, totals, weights=WEIGHTS, permuted=None):
+    permuted = None if permuted is None else permuted[:, None]
+    found = Estimates.shares(errors[:, None], totals[:, None], weights, permuted=permuted)
+    return tuple(found.interval[:, 0])
+
+
 def test_the_interval_of_a_share_is_normal_on_the_scale_of_the_logarithm():
     errors, totals = np.array([1.0, 2.0, 0.5]), np.array([4.0, 5.0, 3.0])
     logs = np.log((WEIGHTS @ errors) / (WEIGHTS @ totals))
     half = 1.959964 * logs.std(ddof=1)
     expected = (1 - 3.5 / 12 * np.exp(half), 1 - 3.5 / 12 * np.exp(-half))
-    assert share_interval(errors, totals, WEIGHTS) == pytest.approx(expected, rel=1e-6)
-    assert share_interval(errors, totals, WEIGHTS, half / 2) == share_interval(errors, totals, WEIGHTS)
+    assert share_interval(errors, totals) == pytest.approx(expected, rel=1e-6)
+    assert share_interval(errors, totals, permuted=np.array([-0.1, 0.0, 0.1])) == share_interval(errors, totals)
     permuted = np.array([-0.5, -0.1, 0.0, 0.1, 0.4, 1.0])  # nothing is left unexplained of the last
     chance = 1.959964 * np.std([np.log(1.5), np.log(1.1), 0, np.log(0.9), np.log(0.6)], ddof=1)
     expected = (1 - 3.5 / 12 * np.exp(2 * chance), 1 - 3.5 / 12 * np.exp(-2 * chance))
-    least = 2 * chance_half_width(permuted)
     assert chance_half_width(np.array([1.0, 1.0, 0.5])) == 0
-    assert least > half and share_interval(errors, totals, WEIGHTS, least) == pytest.approx(expected, rel=1e-6)
+    found = share_interval(errors, totals, permuted=1 - (1 - permuted) ** 2)  # twice as much on the scale
+    assert 2 * chance > half and found == pytest.approx(expected, rel=1e-6)
 
 
 @pytest.mark.parametrize("errors, totals", [([1.0, 2.0, 0.0], [4.0, 5.0, 3.0]), ([1.0, 2.0, 0.5], [4.0, 5.0, 0.0])])
@@ -44,14 +50,14 @@ def test_resamples_without_an_error_or_without_variance_are_passed_over(errors, 
     rest = WEIGHTS[[0, 1, 3]]
     logs = np.log((rest @ errors) / (rest @ totals))
     share, half = errors.sum() / totals.sum(), 1.959964 * logs.std(ddof=1)
-    found = share_interval(errors, totals, WEIGHTS)
+    found = share_interval(errors, totals)
     assert found == pytest.approx((1 - share * np.exp(half), 1 - share * np.exp(-half)), rel=1e-6)
 
 
 def test_there_is_no_interval_where_no_resample_differs():
-    assert share_interval(np.ones(3), np.full(3, 2.0), WEIGHTS) is None
-    assert share_interval(np.zeros(3), np.ones(3), WEIGHTS) is None
-    assert share_interval(np.array([1.0, 2, 3]), np.ones(3), WEIGHTS[:1]) is None
+    assert np.isnan(share_interval(np.ones(3), np.full(3, 2.0))).all()
+    assert np.isnan(share_interval(np.zeros(3), np.ones(3))).all()
+    assert np.isnan(share_interval(np.array([1.0, 2, 3]), np.ones(3), WEIGHTS[:1])).all()
 
 
 @pytest.mark.parametrize("n_units", [4, 7])

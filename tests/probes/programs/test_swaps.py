@@ -7,7 +7,7 @@ import pytest
 from interp.probes.belief.probe import Belief
 from interp.probes.causal.probe import Causal
 from interp.probes.measures.target import Target
-from interp.probes.programs.swaps import Directions, Swaps, is_swap, swapped
+from interp.probes.programs.swaps import Directions, Swaps, is_swap, mean_estimates, swapped
 
 import interp
 from interp.editing.conditions import Run, read_conditions
@@ -142,3 +142,13 @@ def test_a_capture_whose_program_was_edited_is_refused_and_the_file_named(tmp_pa
     (saved / "program.json").write_text("{}", encoding="utf-8")
     with pytest.raises(RecordError, match=r"program\.json is not as it was written"):
         interp.open_capture(saved)
+
+
+@pytest.mark.parametrize("size", [1, 4])
+def test_a_mean_over_copies_is_as_uncertain_as_one_over_what_was_copied(size):
+    values = np.random.default_rng(1).standard_normal(60)
+    found = mean_estimates(np.repeat(values, size)[None], np.repeat(np.arange(60), size), 4000, "sequence")
+    assert found.interval is not None
+    low, high = found.interval[:, 0]
+    assert (low + high) / 2 == pytest.approx(values.mean())
+    assert (high - low) / 2 == pytest.approx(2.001 * values.std(ddof=1) / 60**0.5, rel=0.05)

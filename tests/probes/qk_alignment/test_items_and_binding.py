@@ -20,6 +20,7 @@ from scipy import stats
 from interp.capture import Capture
 from interp.information import kl_bits
 from interp.statistics.cosines import cosine_measures
+from interp.statistics.intervals import TAILS
 from interp.statistics.units import Units
 from interp.table import Table
 
@@ -172,15 +173,15 @@ def explained(keys, groups):
 
 def test_the_interval_is_a_jackknife_over_sequences_on_the_logit_scale():
     bound = made_up()
-    found = measure_binding(bound, 9, np.random.default_rng(1))
-    assert found.n_groups == 6 == bound.n_sequences
+    found, _, _ = measure_binding(bound, 9, np.random.default_rng(1))
+    assert found.words["n_groups"] == "6" and bound.n_sequences == 6 and found.interval is not None
 
     def logit(x):
         return np.log(x / (1 - x))
 
     for layer in range(2):
         whole = explained(bound.keys[layer], bound.bound)
-        assert found.explained[layer] == pytest.approx(whole)
+        assert found.value[layer] == pytest.approx(whole)
         left = [bound.sequence != s for s in np.unique(bound.sequence)]
         replicates = logit(np.array([explained(bound.keys[layer, kept], bound.bound[kept]) for kept in left]))
         half = stats.t.ppf(0.975, 5) * np.sqrt(5 / 6 * np.square(replicates - replicates.mean()).sum())
@@ -204,13 +205,15 @@ def test_renaming_keeps_equal_tokens_equal_within_a_sequence_and_uses_the_same_n
 
 def test_p_is_by_the_largest_layer_of_each_renaming():
     bound = made_up(seed=3)
-    found = measure_binding(bound, 60, np.random.default_rng(4))
+    found, largest, cosine = measure_binding(bound, 60, np.random.default_rng(4))
     rng = np.random.default_rng(4)
     renamed = [_renamed(bound, rng) for _ in range(60)]
     expected = np.array([[explained(bound.keys[layer], groups) for layer in range(2)] for groups in renamed])
-    np.testing.assert_allclose(found.permuted, expected)
-    reached = [(expected.max(axis=1) >= x - 1e-12).sum() for x in found.explained]
+    assert found.null is not None and largest.null is not None and cosine.null is not None
+    np.testing.assert_allclose(found.null, [expected.mean(axis=0), *np.quantile(expected, TAILS, axis=0)])
+    assert largest.null[0, 0] == pytest.approx(expected.max(axis=1).mean())
+    reached = [(expected.max(axis=1) >= x - 1e-12).sum() for x in found.value]
     np.testing.assert_allclose(found.p, (1 + np.array(reached)) / 61)
     for layer in range(2):
-        means = np.array([bound.keys[layer, renamed[7] == g].mean(axis=0) for g in range(3)])
-        assert found.permuted_cosine[7, layer] == pytest.approx(cosine_measures(means)[0])
+        means = np.array([[bound.keys[layer, groups == g].mean(axis=0) for g in range(3)] for groups in renamed])
+        assert cosine.null[0, layer] == pytest.approx(cosine_measures(means)[:, 0].mean())

@@ -9,7 +9,7 @@ from interp.probes.measures.halves import HalfSplit, label_by_type
 from interp.probes.measures.layers import Layer, Scale
 from interp.probes.measures.nuisances import Design
 from interp.probes.measures.target import Target
-from interp.probes.value_axis.judgement import Judgement, predicted_by_nuisances, selectivity
+from interp.probes.value_axis.evaluation import Evaluation, predicted_by_nuisances, selectivity
 from interp.probes.value_axis.probe import ValueAxis
 from interp.probes.value_axis.quantities import QUANTITIES
 from interp.probes.value_axis.readout import Labels, Read
@@ -214,7 +214,7 @@ def test_every_token_has_one_label_drawn_from_all():
 COUNTED = {"n": 60, "n_unit": "prompt", "underpowered": False}
 
 
-def made_judgement(*reason_and_beyond):
+def made_evaluation(*reason_and_beyond):
     """One target with three exchanges and two control tasks, at two places of which the second cannot be read."""
     rng = np.random.default_rng(0)
     labels = Labels(("next_entropy_bits",), np.arange(60), np.zeros((60, 3)), np.zeros((60, 3), np.float32))
@@ -223,7 +223,7 @@ def made_judgement(*reason_and_beyond):
     reads = [Read(r2, np.sqrt(r2.clip(0.01)), r2, added, False), Read(nothing, nothing, nothing, added, True)]
     points = np.zeros((60, 2))
     places = [Layer("v", layer, points, Scale.of(points, "centred"), n) for layer, n in enumerate((60, 1))]
-    return Judgement("next_entropy_bits", Treatment(labels, (), COUNTED, *reason_and_beyond), places, reads), r2
+    return Evaluation("next_entropy_bits", Treatment(labels, (), COUNTED, *reason_and_beyond), places, reads), r2
 
 
 def said(name, found):
@@ -233,8 +233,8 @@ def said(name, found):
 
 
 def test_r2_is_the_mean_over_half_splits_with_its_exchanges_for_a_null():
-    judgement, r2 = made_judgement()
-    found, undefined = said("r2", judgement.r2)
+    evaluation, r2 = made_evaluation()
+    found, undefined = said("r2", evaluation.r2)
     means = r2.mean(axis=0)
     assert found.value == pytest.approx(means[0]) and found.p == 1 / 4
     assert found.null.value == pytest.approx(means[3:].mean())
@@ -245,12 +245,12 @@ def test_r2_is_the_mean_over_half_splits_with_its_exchanges_for_a_null():
 
 
 def test_what_depends_on_the_token_alone_reads_zero_beyond_it():
-    judgement, _ = made_judgement("", True)
-    found, void = said("r2_beyond_token", judgement.r2)
+    evaluation, _ = made_evaluation("", True)
+    found, void = said("r2_beyond_token", evaluation.r2)
     assert found.value > 0.5 and found.null.name == "refitted on entropies permuted within tokens"
     assert void.value == 0.0 and void.p is None and "last token alone" in void.null_reason
-    assert np.isnan(judgement.correlation.value[1])
-    few, _ = made_judgement("too few share", True)
+    assert np.isnan(evaluation.correlation.value[1])
+    few, _ = made_evaluation("too few share", True)
     assert few.why_undefined(1) == "too few share"
 
 
@@ -261,18 +261,18 @@ def test_what_was_taken_out_is_said_and_only_then(name):
 
 
 def test_the_best_layer_says_which_it_is():
-    judgement, r2 = made_judgement()
+    evaluation, r2 = made_evaluation()
     added = np.random.default_rng(1).standard_normal((10, 60, 1))
     better = Read(r2 + 0.05, r2, np.where(np.arange(10)[:, None] < 8, r2 + 1, r2 - 1), added, False)
-    best = replace(judgement, reads=[*judgement.reads, better]).best_layer(3)
+    best = replace(evaluation, reads=[*evaluation.reads, better]).best_layer(3)
     found = QUANTITIES.scalar("best_layer_r2", best)
     assert found.value == pytest.approx((r2[:, 0] + 0.05 * (np.arange(10) < 8)).mean())
     assert "Layer 2 in 80%" in found.meaning and found.p == 1 / 4 and not found.p_over
 
 
 def test_the_best_of_layers_where_nothing_varies_says_so_and_blames_no_token():
-    judgement, _ = made_judgement()
-    void = replace(judgement, reads=[judgement.reads[1]] * 2).best_layer(2)
+    evaluation, _ = made_evaluation()
+    void = replace(evaluation, reads=[evaluation.reads[1]] * 2).best_layer(2)
     assert QUANTITIES.scalar("best_layer_r2", void).null_reason == "nothing varies in these activations"
 
 
@@ -291,8 +291,8 @@ def test_an_embedding_holds_nothing_beyond_its_token():
 
 
 def test_selectivity_is_above_control_tasks_and_its_null_is_zero():
-    judgement, r2 = made_judgement()
-    selective, controls = selectivity(judgement)
+    evaluation, r2 = made_evaluation()
+    selective, controls = selectivity(evaluation)
     found, undefined = said("selectivity", selective)
     differences = r2[:, 0] - r2[:, 1:3].mean(axis=1)
     assert found.value == pytest.approx(differences.mean()) and controls[0] == pytest.approx(r2[:, 1:3].mean())

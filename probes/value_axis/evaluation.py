@@ -1,4 +1,4 @@
-"""How well the axes read, at every place (a site and a layer) at once, beside their nulls."""
+"""How well the axes predict, at every place (a site and a layer), compared with their nulls."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -23,8 +23,8 @@ FEW_TOGETHER = "too few prompts share their cluster with another one"
 
 
 @dataclass(frozen=True)
-class Judgement:
-    """How one axis reads one target under one treatment, at every place."""
+class Evaluation:
+    """How well one axis predicts one target under one treatment, at every place."""
 
     target: str
     treatment: Treatment
@@ -33,7 +33,6 @@ class Judgement:
 
     @property
     def everywhere(self) -> dict[str, Any]:
-        """What is counted at every place."""
         return at_places(self.places, self.treatment.about)
 
     @property
@@ -43,7 +42,7 @@ class Judgement:
 
     @property
     def r2(self) -> Estimates:
-        """What depends on the token alone predicts nothing beyond it, which is R² = 0."""
+        """Activations that depend on the token alone predict nothing beyond it: R² = 0."""
         found = self._over_half_splits("r2")
         is_nothing = np.isnan(found.value) & np.array([read.is_void for read in self.reads])
         if not self.treatment.is_beyond_token or not is_nothing.any():
@@ -66,9 +65,7 @@ class Judgement:
         return found.because([self.why_undefined(i) for i in range(len(means))])
 
     def best_layer(self, n_layers: int) -> Estimates:
-        """R² at that of the first layers which the fitting half expects most of, chosen anew in every half split and
-        permutation.
-        """
+        """R² at the layer of largest expected R² in the fitting half, chosen in every half split and permutation."""
         at, best, layer = self.columns, self._best(n_layers), self.most_chosen(n_layers)
         r2 = np.array([read.r2[:, at] for read in self.reads[:n_layers]])  # [layer, half split, label]
         chosen = np.take_along_axis(r2, best[None], axis=0)[0]
@@ -81,7 +78,7 @@ class Judgement:
         return _widened(found, [np.mean(added, axis=0)])
 
     def most_chosen(self, n_layers: int) -> int:
-        """The layer that most half splits expect most of."""
+        """The layer that most half splits choose."""
         return int(np.bincount(self._best(n_layers)[:, 0]).argmax())
 
     def _best(self, n_layers: int) -> Int[np.ndarray, "split label"]:
@@ -98,9 +95,9 @@ class Judgement:
 
 
 def _widened(found: Estimates, added: Sequence[Float[np.ndarray, " unit"]]) -> Estimates:
-    """Intervals of R² as wide at least as what each unit adds to log(1 − R²) says: a jackknife of the units.
+    """Intervals of R² at least as wide as those of a jackknife, from what each unit adds to log(1 − R²).
 
-    Half splits share their prompts, so that their scatter alone tells too little of samples where there is an effect.
+    Half splits share their prompts, so where there is an effect they scatter less than samples.
     """
     halves = [t_quantile(len(x)) * len(x) ** 0.5 * x.std(ddof=1) for x in added]
     pairs = zip(found.value.tolist(), halves, strict=True)
@@ -109,8 +106,8 @@ def _widened(found: Estimates, added: Sequence[Float[np.ndarray, " unit"]]) -> E
     return replace(found, interval=np.stack([np.fmin(found.interval[0], low), np.fmax(found.interval[1], high)]))
 
 
-def axis_columns(ridge: Judgement, found: Sequence[PlaceRead]) -> dict[str, np.ndarray | Estimates]:
-    """What is known of the ridge axis besides how well it reads, at every place."""
+def axis_columns(ridge: Evaluation, found: Sequence[PlaceRead]) -> dict[str, np.ndarray | Estimates]:
+    """|cos| with PC1, selectivity and penalty of the ridge axis at every place."""
     why = [ridge.why_undefined(i) for i in range(len(found))]
     cosine = np.array([place.cosine for place in found])
     selective, control_r2 = selectivity(ridge)
@@ -122,7 +119,7 @@ def axis_columns(ridge: Judgement, found: Sequence[PlaceRead]) -> dict[str, np.n
     }
 
 
-def selectivity(ridge: Judgement) -> tuple[Estimates, Float[np.ndarray, " place"]]:
+def selectivity(ridge: Evaluation) -> tuple[Estimates, Float[np.ndarray, " place"]]:
     """Task R² − mean control R² at every place, and the mean control R².
 
     The null puts each control task in the place of the entropy; its mean is 0 by definition.
@@ -142,7 +139,7 @@ def predicted_by_nuisances(
     labels: Float[np.ndarray, "row label"], design: Design, half_splits: Sequence[HalfSplit],
     about: Mapping[str, Any],
 ) -> Estimates:  # fmt: skip
-    """Held-out R² of the first of the labels, the others being permuted ones, by the nuisances alone."""
+    """Held-out R² of the first label by the nuisances alone; the other labels are permuted ones."""
     r2, why = np.empty((len(half_splits), labels.shape[1])), ""
     for of_half, half_split in zip(r2, half_splits, strict=True):
         (_, whole) = half_split.apply(labels)
