@@ -255,8 +255,9 @@ def base_of(base, prompts):
     return replace(base, tables={"scored": base.rows.where(prompts)}, arrays=arrays)
 
 
-def made_up(values, n=12, how="refit"):
+def made_up(values, how="refit"):
     """Readouts of an axis and its controls, constant over prompts but for noise."""
+    n = 12
     noise = rng(5).normal(size=n)
     names = [Name((1,), BASELINE), Name((1,), "axis"), *(Name((1,), f"control {i}") for i in range(len(values) - 1))]
     return {
