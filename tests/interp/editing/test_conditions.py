@@ -347,19 +347,19 @@ def outputs(under):
     return {need.site: under[need] for need in OUTPUTS}
 
 
-def at_the_end(model, at="scored"):
+def at_the_end(model):
     """Conditions at every kind of site, in every layer, that edit the last positions alone."""
     info, rng = model.info, np.random.default_rng(0)
     conditions = [Condition("plain", (), OUTPUTS, lambda under: {need.site: under[need] for need in OUTPUTS[:2]})]
     for i in range(3):
         values, frame = rng.normal(size=(len(LENGTHS), 2)), np.linalg.qr(rng.normal(size=(info.d_model, 2)))[0].T
         for depth in range(info.n_layers + 1):
-            swap = ReplaceCoordinates(layer=depth, site="resid", axis=frame, values=values, at=at)
+            swap = ReplaceCoordinates(layer=depth, site="resid", axis=frame, values=values, at="scored")
             conditions.append(Condition(f"swap {depth} {i}", (swap,), OUTPUTS, outputs))
         for site, d in (("v", info.n_kv_heads), ("k", info.n_kv_heads), ("q", info.n_heads), ("z", info.n_heads)):
-            cut = RemoveAxis(layer=1, site=site, axis=axis(i, d * info.d_head), at=at)
+            cut = RemoveAxis(layer=1, site=site, axis=axis(i, d * info.d_head), at="scored")
             conditions.append(Condition(f"{site} {i}", (cut,), OUTPUTS, outputs))
-        off = (AblateHeads(layer=0, heads=i, at=at), AttentionOff(layer=1, at=at))
+        off = (AblateHeads(layer=0, heads=i, at="scored"), AttentionOff(layer=1, at="scored"))
         conditions.append(Condition(f"off {i}", off, OUTPUTS, outputs))
     return conditions
 

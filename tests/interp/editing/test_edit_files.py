@@ -1,6 +1,7 @@
 """Edits in files: there and back again, arrays by name, numbers of any library, and what is said about mistakes."""
 
 import json
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -165,21 +166,11 @@ def test_arrays_of_any_library_are_numpys(given):
 @pytest.mark.parametrize(
     "make",
     [
-        lambda: BypassLayer(layer="2"),
-        lambda: BypassLayer(layer=2.5),
-        lambda: BypassLayer(layer=True),
-        lambda: BypassLayer(layer=None),
-        lambda: BypassLayer(layer=float("nan")),
-        lambda: BypassLayer(layer=(0, "last")),
-        lambda: BypassLayer(layer=1, dose="1"),
-        lambda: BypassLayer(layer=1, dose=None),
-        lambda: BypassLayer(layer=1, dose=[1.0, 2.0]),
+        *(partial(BypassLayer, layer=layer) for layer in ("2", 2.5, True, None, float("nan"), (0, "last"))),
+        *(partial(BypassLayer, layer=1, dose=dose) for dose in ("1", None, [1.0, 2.0])),
         lambda: AblateHeads(layer=1, heads=np.array([0.5])),
         lambda: AblateHeads(layer=1, heads=0, seed=1.5),
-        lambda: RemoveAxis(layer=1, axis=["a", "b"]),
-        lambda: RemoveAxis(layer=1, axis=[1 + 2j, 0]),
-        lambda: RemoveAxis(layer=1, axis=[[1.0], [1.0, 2.0]]),
-        lambda: RemoveAxis(layer=1, axis=None),
+        *(partial(RemoveAxis, layer=1, axis=axis) for axis in (["a", "b"], [1 + 2j, 0], [[1.0], [1.0, 2.0]], None)),
         lambda: RemoveAxis(layer=1, head="0", axis=AXIS),
         lambda: ShiftAxis(layer=1, axis=AXIS, deviations=True, score_sigma=1.0),
     ],

@@ -25,8 +25,8 @@ from tests.tiny_models import FAMILIES, VOCAB, fresh_model, prompts_of
 LENGTHS = (6, 7, 9)
 
 
-def some_ids(lengths=LENGTHS, seed=0):
-    rng = np.random.default_rng(seed)
+def some_ids(lengths=LENGTHS):
+    rng = np.random.default_rng(0)
     return [rng.integers(3, VOCAB, n) for n in lengths]
 
 
@@ -115,9 +115,9 @@ def test_edits_and_windows_act_in_the_fit():
 
 
 @cache
-def rounds_of(model, n_groups=3):
+def rounds_of(model):
     ids = some_ids((6,) * 4 + (7,) * 5)
-    groups = np.arange(len(ids)) % n_groups
+    groups = np.arange(len(ids)) % 3
     return ids, steps_of(model, ids, groups, np.arange(len(ids)), 20, np.random.default_rng(0))
 
 

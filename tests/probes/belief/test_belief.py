@@ -398,7 +398,7 @@ def made_setting():
     )
 
 
-def made_reading(setting):
+def made_reading():
     rng = np.random.default_rng(1)
     points, belief, _ = planted(n=60)
     _, other = setting_of(points, belief)
@@ -415,7 +415,7 @@ def normal(value, replicates):
 
 def test_selectivity_is_the_share_above_that_of_control_tasks():
     setting = made_setting()
-    reading = made_reading(setting)
+    reading = made_reading()
     found = selectivity_estimates([reading], setting)
     assert found.value == pytest.approx(0.5 - 0.2)
     drawn = []
@@ -461,7 +461,7 @@ def test_a_baseline_of_nothing_that_varies_says_so():
 
 def test_random_subspaces_have_the_interval_of_their_mean():
     setting = made_setting()
-    found = subspace_estimates([made_reading(setting)], setting, "sequence")
+    found = subspace_estimates([made_reading()], setting, "sequence")
     half = stats.t.ppf(0.975, 2) * np.std([0.1, 0.2, 0.6], ddof=1) / np.sqrt(3)
     assert found.value == pytest.approx(0.3) and tuple(found.interval[:, 0]) == pytest.approx((0.3 - half, 0.3 + half))
 

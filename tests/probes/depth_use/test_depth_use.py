@@ -64,17 +64,17 @@ def test_copied_context_repeats_pairs_only_where_it_may():
 
 
 @pytest.mark.parametrize(
-    ("task", "n_shown", "n_copies", "words"),
+    ("task", "n_shown", "words"),
     [
-        (Coin(), 2, 2, "changes the posterior"),
-        (Bijection(V=8, L=7, replacement=False), 2, 2, "changes the posterior"),
-        (TASK, 4, 2, "Choose up to 6 pairs in all"),
-        (TASK, 0, 2, "at least one"),
+        (Coin(), 2, "changes the posterior"),
+        (Bijection(V=8, L=7, replacement=False), 2, "changes the posterior"),
+        (TASK, 4, "Choose up to 6 pairs in all"),
+        (TASK, 0, "at least one"),
     ],
 )
-def test_copies_that_would_change_what_is_known_are_refused(task, n_shown, n_copies, words):
+def test_copies_that_would_change_what_is_known_are_refused(task, n_shown, words):
     with pytest.raises(UsageError, match=words):
-        copied_prompts(task, copied_name(n_shown, n_copies), 4, 0)
+        copied_prompts(task, copied_name(n_shown, 2), 4, 0)
 
 
 def test_copied_prompts_are_the_sequences_of_the_same_seed_and_found_by_name():

@@ -6,15 +6,16 @@ from interp.probes.manifold.collapse import Pool, Spectra, fifth_of, third_of
 from interp.probes.manifold.cross_projection import cross_projection, plane_shares
 
 
-def pool_of(seed, n=150, per_fifth=8):
+def pool_of(seed, per_fifth=8):
+    n = 150
     rng = np.random.default_rng(seed)
     labels = np.array(["algebra", "botany", "code"])[np.arange(n) % 3]
     fifths, thirds = fifth_of(rng.uniform(0, 8, n)), third_of(rng.integers(5, 30, n))
     return Pool(labels, fifths, thirds, np.arange(n), rng.random(n), per_fifth)
 
 
-def found_in(rows, pool, seed=0, n_permutations=49):
-    return cross_projection(pool, Spectra(rows, "centred"), n_permutations, np.random.default_rng(seed))
+def found_in(rows, pool, n_permutations=49):
+    return cross_projection(pool, Spectra(rows, "centred"), n_permutations, np.random.default_rng(0))
 
 
 def test_shares_equal_explicit_projections():

@@ -30,10 +30,10 @@ def rho(coordinates, variable):
     return unit_ranks(coordinates) @ unit_ranks(variable[None])[0]
 
 
-def found_in(seed, second, follows=0.8):
+def found_in(seed, second):
     rng = np.random.default_rng(seed)
     clusters = np.repeat(np.arange(40), np.maximum(1, rng.geometric(1 / 6, 40)))
-    points, entropy = two_directions(rng, clusters, second, follows)
+    points, entropy = two_directions(rng, clusters, second, 0.8)
     probe = Manifold(n_permutations=19, n_null=20, n_bootstrap=99, n_splits=2, seed=seed)
     columns = {"next_entropy_bits": 5 + entropy, "cluster": clusters, "token": np.arange(len(clusters))}
     shape, values = Shape(len(clusters), n_layers=1), points.reshape(1, len(clusters), 2, 8)

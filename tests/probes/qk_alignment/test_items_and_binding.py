@@ -109,12 +109,12 @@ def test_every_row_is_turned_round_its_own_items():
                 assert items.measured[0, row, shift, 0, head] == pytest.approx(expected)
 
 
-def reported(n_units=4, n_bootstrap=60):
+def reported(n_units=4):
     stands = np.concatenate([STANDS] * (n_units // 4))
     log = np.concatenate([log_weights(weights())] * (n_units // 4), axis=1)
     items = attention_over_items(log, stands, np.tile(POSTERIOR, (n_units // 4, 1)))
     number = np.arange(n_units)
-    drawn = np.random.default_rng(1).multinomial(n_units, np.full(n_units, 1 / n_units), n_bootstrap)
+    drawn = np.random.default_rng(1).multinomial(n_units, np.full(n_units, 1 / n_units), 60)
     units = Units(number, number, number, drawn, "sequence")
     return items, units, compare_with_relabelled(items, units, 200, np.random.default_rng(2))
 
@@ -156,7 +156,8 @@ def test_scalars_are_of_the_best_head_with_sequences_resampled(n_units, few):
     assert found["posterior_kl"].p == test.p[0, head]
 
 
-def made_up(n_sequences=6, n_pairs=4, n_keys=3, seed=0):
+def made_up(n_sequences=6, n_pairs=4, seed=0):
+    n_keys = 3
     rng = np.random.default_rng(seed)
     n = n_sequences * n_pairs
     bound = rng.integers(n_keys, size=n)

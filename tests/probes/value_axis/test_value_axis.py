@@ -334,9 +334,9 @@ TOKEN_COUNTS = np.repeat(np.arange(40), np.r_[80, 40, 20, [10] * 8, [4] * 29][:4
 
 
 @cache
-def token_world(seed, share, told=0.0, n=300, probe=SMALL):
+def token_world(share, told=0.0):
     """Activations that hold the token and noise, entropies of which the token makes a share and noise `told`."""
-    rng = np.random.default_rng(seed)
+    rng, n = np.random.default_rng(0), 300
     token = rng.choice(TOKEN_COUNTS, n)
     of_token = np.random.default_rng(1).standard_normal((40, D + 1))
     noise, domain = rng.standard_normal((n, D)), rng.integers(0, 3, n)
@@ -344,17 +344,17 @@ def token_world(seed, share, told=0.0, n=300, probe=SMALL):
         np.sqrt(told) * noise[:, 3] + np.sqrt(1 - told) * rng.standard_normal(n)
     )
     points = 1.5 * of_token[token, :D] + noise
-    return world(points, entropy + 0.5 * domain, seed, probe, token=token, domain=np.array(["a", "b", "c"])[domain])
+    return world(points, entropy + 0.5 * domain, token=token, domain=np.array(["a", "b", "c"])[domain])
 
 
 def test_beyond_the_token_only_what_is_there_is_found():
-    without, much = token_world(0, 0.0), token_world(0, 0.6)
+    without, much = token_world(0.0), token_world(0.6)
     assert much["r2"].value > without["r2"].value + 0.05
     # entropies are the same but for their scale once the token is out
     for name in ("r2_beyond_token", "correlation_beyond_token", "best_layer_r2_beyond_token"):
         assert much[name].value == pytest.approx(without[name].value, abs=1e-6) and much[name].p > 0.05
     assert much["nuisance_r2"].value > 0.2 and "token frequency" in much["nuisance_r2"].meaning
-    found = token_world(0, 0.3, told=0.5)
+    found = token_world(0.3, told=0.5)
     assert found["r2_beyond_token"].p == 0.01 and 0.2 < found["r2_beyond_token"].value < 0.6
     assert found.standing("r2") == "above" and much.standing("r2") == "within"
     assert [control.scalar for control in found.controls["r2"]] == ["r2_beyond_token"]

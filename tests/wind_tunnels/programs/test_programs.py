@@ -52,8 +52,8 @@ def _same(a: object, b: object) -> bool:
     return a == b or (isinstance(a, int | float) and isinstance(b, int | float) and abs(a - b) < 1e-9)
 
 
-def _accuracy(module: torch.nn.Module, program: Program, n: int = 200) -> float:
-    drawn = program.sample(np.random.default_rng(3), n)
+def _accuracy(module: torch.nn.Module, program: Program) -> float:
+    drawn = program.sample(np.random.default_rng(3), 200)
     _, logits = _streams(module, drawn.tokens)
     return float((logits[:, drawn.scored].argmax(-1) == drawn.targets).mean())
 

@@ -27,7 +27,7 @@ from tests.progress import nothing
 LN2 = float(np.log(2))
 
 
-def small_start(n_positions: int = 150, seeds: tuple[int, ...] = (0, 1)):
+def small_start(n_positions: int, seeds: tuple[int, ...] = (0, 1)):
     return draw_start(StickyChain(), seeds, n_positions)
 
 
