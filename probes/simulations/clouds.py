@@ -56,14 +56,14 @@ def value_axis() -> Trials:
 def _unseen_keys(n: int) -> PromptSet:
     """Sequences of the bijection, scored where the key was not shown before."""
     whole = sampled_prompts(load_entry("tunnel", "bijection")(), n)
-    assert whole.posterior is not None
+    assert whole.posterior is not None and whole.belief is not None
     prompts, is_kept = [], [not is_repeat for prompt in whole for is_repeat in prompt.scored_columns["is_repeat"]]
     for prompt in whole:
         assert prompt.scored is not None
         here = [i for i, is_repeat in enumerate(prompt.scored_columns["is_repeat"]) if not is_repeat]
         columns = {name: tuple(values[i] for i in here) for name, values in prompt.scored_columns.items()}
         prompts.append(replace(prompt, scored=tuple(prompt.scored[i] for i in here), scored_columns=columns))
-    return replace(whole, prompts=prompts, posterior=whole.posterior[is_kept])
+    return replace(whole, prompts=prompts, posterior=whole.posterior[is_kept], belief=whole.belief[is_kept])
 
 
 def _simulated_numbers(text: Text) -> tuple[str, ...]:

@@ -39,6 +39,11 @@ def test_no_simulation_leaves_a_number_as_another_simulation_has_it(name):
     assert trials is not None and unchanged(trials, load_entry("probe", name)()) == []
 
 
+def test_a_known_model_has_the_prompts_that_are_made_for_it():
+    made = [known.prompts for trials in map(trials_of, entries("simulations")) if trials for known in trials.known]
+    assert [len(prompts(5)) for prompts in made if prompts is not None] == [5]
+
+
 def test_a_simulation_that_changes_nothing_is_found():
     trials = trials_of("depth_use")
     assert trials is not None
