@@ -95,12 +95,13 @@ def files_in_folder(folder: Path, main: str = CONFIG) -> ModelFiles:
     names = _listing(folder)
     if main not in names:
         nearest = sorted(names, key=lambda name: (not name.endswith(Path(main).suffix), name))
+        example = next((f", such as {folder / name}" for name in nearest if name.endswith(".gguf")), "")
         raise ModelError(
             asked=asked,
             found=f"there is no {main} in it ({', '.join(nearest[:5]) or 'no files'})",
             fix="Give the folder of the model, and this one as --adapter."
             if "adapter_config.json" in names
-            else f"Give the folder that `save_pretrained` wrote, with {main} in it, or name a GGUF file.",
+            else f"Give the folder that `save_pretrained` wrote, with {main} in it, or name a GGUF file{example}.",
         )
     return ModelFiles(folder, names, main)
 

@@ -103,7 +103,7 @@ def _homes(folder: Path, depth: int) -> Iterator[tuple[Path, str | None]]:
 
 
 def _page(path: str, home: Path) -> str | None:
-    return next((f"{path}/{name}" for name in _PAGES if (home / name).is_file()), None)
+    return next(((Path(path) / name).as_posix() for name in _PAGES if (home / name).is_file()), None)
 
 
 def _entry(path: str, home: Path) -> Entry:

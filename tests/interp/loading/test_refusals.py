@@ -103,6 +103,8 @@ def test_missing_folder_and_file_and_folder_without_configuration_are_told_apart
     (tmp_path / "weights.bin").write_text("x")
     assert "it is a file" in refusal(tmp_path / "weights.bin")
     assert "there is no config.json in it (weights.bin)" in refusal(tmp_path)
+    (tmp_path / "small.gguf").write_text("x")
+    assert refusal(tmp_path).endswith(f"or name a GGUF file, such as {tmp_path / 'small.gguf'}.")
 
 
 NO_CAUSAL = ".*, which does not predict every token from those before it"
