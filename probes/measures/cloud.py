@@ -47,7 +47,7 @@ class Cloud:
             raise PromptError(
                 asked=f"the geometry of {self.in_words}",
                 found=f"fewer than {MIN_CLOUD} {self.resampled}s say nothing of how far a number could move",
-                fix="Draw more prompts (--n-prompts), of more clusters.",
+                fix="Draw more prompts (--draw), of more clusters.",
             )
         return self
 

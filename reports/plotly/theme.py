@@ -35,7 +35,7 @@ class Scheme:
     series: tuple[str, ...]
 
     def css(self) -> str:
-        """The colours as custom properties, `--paper: ...;`, with that of nulls."""
+        """The colours as custom properties of CSS, with that of nulls."""
         named = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("ring", "series")}
         return " ".join(f"--{name}: {colour};" for name, colour in (named | {"null": NULL}).items())
 

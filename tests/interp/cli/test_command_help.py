@@ -1,5 +1,7 @@
 """Help with examples that work, names that are nearly right, the shell's completion, and what must be trusted."""
 
+import ast
+import re
 import sys
 
 import pytest
@@ -13,6 +15,7 @@ from tests.command_lines import all_commands, parsed
 from tests.interp.cli.test_cli import is_within
 from tests.interp.cli.test_habits import answer
 from tests.one_process import in_one_process
+from tests.paths import ROOT
 
 COMMANDS = all_commands()
 
@@ -36,6 +39,25 @@ def test_every_command_shows_an_example_that_can_be_parsed(name):
     assert not any(option in options for option in ("--install-completion", sys.executable))
     example = (COMMANDS[name].epilog or "").removeprefix("Example: ")
     assert parsed(example).command.name == name.split()[-1]
+
+
+def test_every_option_that_a_message_names_is_one():
+    every = [each for command in COMMANDS.values() for each in command.params]
+    options = {
+        "--help",
+        "--help-all",
+        "--version",
+        *(name for each in every for name in each.opts + each.secondary_opts),
+    }
+    named = set()
+    for folder in ("interp", "probes", "prompts", "reports", "wind_tunnels"):
+        for path in (ROOT / folder).rglob("*.py"):
+            texts = (
+                each.value for each in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(each, ast.Constant)
+            )
+            sentences = (text for text in texts if isinstance(text, str) and " " in text and "git " not in text)
+            named |= {name for text in sentences for name in re.findall(r"(?<![\w-])--[a-z][a-z-]*[a-z]", text)}
+    assert len(named) > 30 and named <= options, named - options
 
 
 COMPLETED = [
