@@ -216,7 +216,7 @@ def operations_of(p: Passes, meta: MetaModel) -> float:
 SPREAD = 2**0.5
 """The range of an estimated time: this factor below and above it."""
 
-STARTING = 7.0
+STARTING = 5.5
 """Seconds of importing PyTorch, transformers and what analyses need, and of writing the page."""
 
 LOADED_PER_SECOND = 800e6
