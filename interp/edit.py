@@ -42,8 +42,9 @@ class Edit(Answering, metaclass=AnsweringType):
 
     def __init_subclass__(cls, *, kind: str = "", part: str = "z", is_whole: bool = False) -> None:
         """Register a `kind` of edit; one that `is_whole` acts in all layers if none is named."""
-        cls.kind, cls.part, cls.is_whole = kind, part, is_whole
-        KINDS.update({kind: cls} if kind else {})
+        if kind:
+            cls.kind, cls.part, cls.is_whole = kind, part, is_whole
+            KINDS[kind] = cls
 
     def __post_init__(self) -> None:
         given = {each.name: getattr(self, each.name) for each in fields(self)}

@@ -38,7 +38,7 @@ def as_described(model: Model) -> Iterator[None]:
     """
     parts = [*model.module.modules()]
     refuse_mode(model)
-    _refuse_training(model)
+    _refuse_training(model, parts)
     _refuse_changed(model, parts)
     with _uncompiled(parts):
         yield
@@ -97,11 +97,12 @@ def _in_training(what: str) -> tuple[str, str]:
     return found, "Call `.eval()` on the model first, and `.train()` again when training continues."
 
 
-def _refuse_training(model: Model) -> None:
-    for name, part in model.module.named_modules():
-        if part.training and _drops(part):
-            found, fix = _in_training(f"its part {name}")
-            raise UsageError(asked=f"reading {model.name}", found=found, fix=fix)
+def _refuse_training(model: Model, parts: list[torch.nn.Module]) -> None:
+    dropping = {id(part) for part in parts if part.training and _drops(part)}
+    if dropping:
+        where = next(name for name, part in model.module.named_modules() if id(part) in dropping)
+        found, fix = _in_training(f"its part {where}")
+        raise UsageError(asked=f"reading {model.name}", found=found, fix=fix)
 
 
 def _drops(part: torch.nn.Module) -> bool:

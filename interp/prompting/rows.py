@@ -124,7 +124,7 @@ def _check_value(where: str, column: str, value: object, *, is_text: bool) -> No
     if is_text and not isinstance(value, str):
         raise PromptError(
             asked=where,
-            found=f"{column!r} holds {'nothing' if value is None else repr(value):.60}, which is not a text",
+            found=f"{column!r} holds {_shown(value)}, which is not a text",
             fix="Give a text there, or name another column.",
         )
     if isinstance(value, str):
@@ -144,7 +144,7 @@ def _check_value(where: str, column: str, value: object, *, is_text: bool) -> No
     if not usable:
         raise PromptError(
             asked=where,
-            found=f"the column {column!r} holds {'nothing' if value is None else repr(value):.60}",
+            found=f"the column {column!r} holds {_shown(value)}",
             fix="A column holds one finite number of 64 bits, truth value or text a prompt: fill it, or leave it out.",
         )
 
@@ -182,3 +182,8 @@ def _remarks(prompts: Sequence[Prompt], texts: Counter[str | None]) -> str:
     if n_blank:
         remarks.append(f"{n_blank} of {len(prompts)} texts end in white space, which is then their last token")
     return "".join(f"; {remark}" for remark in remarks)
+
+
+def _shown(value: object) -> str:
+    shown = "nothing" if value is None else repr(value)
+    return shown if len(shown) <= 60 else shown[:57] + "..."

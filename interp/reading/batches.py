@@ -125,14 +125,19 @@ class Batch:
             padded[item, : len(values)] = values
         return torch.from_numpy(padded).to(self.device)
 
+    @cached_property
+    def _places(self) -> tuple[Int[np.ndarray, " prompt"], Int[np.ndarray, " place"]]:
+        """Where the tokens of each prompt begin, and the places in its sequence of all of them."""
+        places = [each for pack in self.packs for each in pack.places]
+        n_tokens = np.array([len(each) for each in places])
+        return n_tokens.cumsum() - n_tokens, np.concatenate(places)
+
     def rows(self, index: RowIndex) -> BatchRows:
         """The rows of `index` in this batch, prompt by prompt."""
         starts = np.searchsorted(index.prompt, self.prompts, side="left")
         counts = np.searchsorted(index.prompt, self.prompts, side="right") - starts
         row = _ranges(starts, counts)
-        of_prompts = [each for pack in self.packs for each in pack.places]
-        n_tokens = np.array([len(each) for each in of_prompts])
-        begins, places = n_tokens.cumsum() - n_tokens, np.concatenate(of_prompts)
+        begins, places = self._places
         at = np.repeat(begins, counts) + index.position[row]
         item_of_prompt = np.repeat(np.arange(len(self.packs)), [len(pack.prompts) for pack in self.packs])
         item, width = np.repeat(item_of_prompt, counts), len(self.packs[0])
@@ -199,8 +204,9 @@ def make_batch(ids: Ids, chosen: Int[np.ndarray, " item"], device: torch.device)
 def batches_of(packs: Sequence[Pack], n_tokens: int, model: Model) -> list[Batch]:
     """The batches in which a model reads packs of prompts."""
     scales = rope_scales(model.config, [pack.longest for pack in packs])
+    device = model.input_device
     chosen = cut(np.array([len(pack) for pack in packs]), n_tokens, scales)
-    return [Batch([packs[i] for i in mine], model.input_device) for mine in chosen]
+    return [Batch([packs[i] for i in mine], device) for mine in chosen]
 
 
 def _ranges(starts: Int[np.ndarray, " range"], counts: Int[np.ndarray, " range"]) -> Int[np.ndarray, " value"]:

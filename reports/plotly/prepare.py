@@ -94,13 +94,14 @@ def prepare(figure: "go.Figure") -> Plot:
     own_layout: dict[str, Any] = figure.layout.to_plotly_json()
     layout = page_layout(own_layout, data)
     left_edges = {tuple(a.get("domain", ()))[:1] for name, a in layout.items() if name.startswith("xaxis")}
+    shown = [thinned(trace) for trace in data]
     content = {
-        "data": [encode(thinned(trace)[0]) for trace in data],
+        "data": [encode(trace) for trace, _ in shown],
         "layout": encode(layout),
         "frames": [{**encode(f), "data": [encode(thinned(trace)[0]) for trace in f["data"]]} for f in frames],
         "controls": controls(own_layout),
     }
-    sentences = dict.fromkeys(said for trace in data if (said := thinned(trace)[1]))
+    sentences = dict.fromkeys(sentence for _, sentence in shown if sentence)
     return Plot(content, tuple(sentences), n_columns=max(1, len(left_edges)))
 
 

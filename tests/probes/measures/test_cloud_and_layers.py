@@ -7,8 +7,9 @@ import pytest
 from interp.probes.measures.cloud import Cloud
 from interp.probes.measures.layers import Layer, Scale, at_same_layer, unit
 from interp.probes.measures.maps import cloud_axes, null_points_table, points_table, snippets
+from interp.probes.measures.sample_sizes import MIN_CLOUD
 
-from interp.errors import ModelError
+from interp.errors import ModelError, PromptError
 from interp.need import Need
 from interp.prompt import Prompt
 from interp.table import Table
@@ -19,6 +20,25 @@ V = Need("v")
 
 def capture_of(n, **columns):
     return synthetic_capture((V,), Shape(n_prompts=n), columns=columns)
+
+
+def test_three_prompts_are_a_cloud_and_two_are_none():
+    cloud = Cloud.of(capture_of(3), V)
+    assert cloud.n_units == MIN_CLOUD == 3 and cloud.points.shape == (3, 3, 16)
+    with pytest.raises(PromptError, match="the geometry of 2 prompts"):
+        Cloud.of(capture_of(2), V)
+    with pytest.raises(PromptError, match="the geometry of 1 prompt:"):
+        Cloud.of(capture_of(1), V)
+
+
+@pytest.mark.parametrize(("n_clusters", "is_refused"), [(1, True), (2, True), (3, False), (40, False)])
+def test_fewer_than_three_clusters_are_refused(n_clusters, is_refused):
+    capture = capture_of(40, cluster=np.arange(40) % n_clusters)
+    if is_refused:
+        with pytest.raises(PromptError, match=f"40 prompts in {n_clusters} clusters?[\\s\\S]*of more clusters"):
+            Cloud.of(capture, V)
+    else:
+        assert Cloud.of(capture, V).n_units == n_clusters
 
 
 def test_entropies_that_are_not_finite_are_counted_and_none_at_all_is_no_fault():
