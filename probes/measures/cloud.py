@@ -88,7 +88,9 @@ class Cloud:
     def in_words(self) -> str:
         """`288 prompts in 48 clusters`; `500 sequences`."""
         n, n_clusters = self.counted["n"], self.counted["n_clusters"]
-        return f"{n} {self.unit}{'s' * (n != 1)}" + (f" in {n_clusters} cluster{'s' * (n_clusters > 1)}" if n_clusters else "")
+        return f"{n} {self.unit}{'s' * (n != 1)}" + (
+            f" in {n_clusters} cluster{'s' * (n_clusters > 1)}" if n_clusters else ""
+        )
 
     @property
     def resampled(self) -> str:
