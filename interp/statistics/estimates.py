@@ -14,6 +14,7 @@ from jaxtyping import Float, Num
 from interp.statistics.intervals import (
     PLAIN,
     UNEXPLAINED,
+    Asks,
     Scale,
     band,
     chance_half_width,
@@ -23,7 +24,6 @@ from interp.statistics.intervals import (
     normal_interval,
     prediction_band,
 )
-from interp.statistics.quantities import Asks
 from interp.statistics.ratio import ratio
 from interp.table import number_columns
 

@@ -7,6 +7,7 @@ scale, those of shares of variance on the scale of log(1 − R²) (`Scale`).
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from jaxtyping import Float
@@ -19,6 +20,9 @@ NORMAL = float(special.ndtri(TAILS[1]))
 """Half the width of a 95 % interval, in known standard errors."""
 
 Bounds = tuple[float, float]
+
+Asks = Literal["above", "below", "either", "nothing"]
+"""On which side of its null a number is of interest."""
 
 
 def t_quantile(n: int | float) -> float:

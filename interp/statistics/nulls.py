@@ -9,11 +9,12 @@ come in sequences, so for sequences the band is on the narrow side.
 All layers use the same draws.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, Num
 
 from interp.statistics.cosines import gaussian_sets
 from interp.statistics.ratio import ratio
@@ -21,10 +22,12 @@ from interp.statistics.spectra import (
     Scaling,
     constant_columns,
     gram_eigenvalues,
-    gram_statistics,
     scaled,
     smaller_gram,
 )
+
+Rows = Num[np.ndarray, "row feature"]
+Gram = Float[np.ndarray, "side side"]
 
 
 @dataclass(frozen=True)
@@ -42,47 +45,62 @@ class GaussianClouds:
     seed: int
     clusters: Int[np.ndarray, " row"] | None = None
 
-    def grams(self, rows: np.ndarray, scaling: Scaling) -> Iterator[Float[np.ndarray, "side side"]]:
-        """Draw by draw, the inner products of the scaled rows of a null cloud of `rows`, or of its columns if fewer.
+    def nulls(
+        self, of: Callable[[Gram], np.ndarray], layers: Sequence[Rows] | np.ndarray, scaling: Scaling
+    ) -> Float[np.ndarray, "layer draw *result"]:
+        """A statistic `of` the inner products of the scaled rows (or columns, if fewer) of every layer's null clouds.
 
         Null clouds match the deviations of the columns if these are centred, and the number that vary if z-scored.
         """
-        if self.clusters is not None or (scaling == "centred" and self.n_rows <= self.n_features):
-            yield from (smaller_gram(scaled(cloud, scaling)) for cloud in self.like(rows))
-            return
-        rng, deviation = np.random.default_rng(self.seed), _deviation(rows)
-        n_alive = max(1, int((~constant_columns(rows)).sum()))
-        for _ in range(self.n_draws):
-            if scaling == "zscored":
-                yield smaller_gram(scaled(rng.standard_normal((self.n_rows, n_alive)), scaling))
-            else:  # Σ y yᵀ of the rows of a standard cloud about their mean
-                (factor,) = gaussian_sets(self.n_features, self.n_rows - 1, 1, rng)
-                yield factor @ factor.T * np.outer(deviation, deviation)
+        if scaling == "zscored" and self.clusters is None:
+            n_varying = [max(1, int((~constant_columns(rows)).sum())) for rows in layers]
+            found = {n: [of(gram) for gram in self._zscored(n)] for n in set(n_varying)}
+            return np.array([found[n] for n in n_varying])
+        return np.array([[of(gram) for gram in draw] for draw in self._grams(layers, scaling)]).swapaxes(0, 1)
 
-    def like(self, rows: np.ndarray) -> Iterator[Float[np.ndarray, "row feature"]]:
-        """Clouds whose columns have the deviations of these rows, and as much of them between the clusters."""
+    def _zscored(self, n_features: int) -> Iterator[Gram]:
+        rng = np.random.default_rng(self.seed)
+        for _ in range(self.n_draws):
+            yield smaller_gram(scaled(rng.standard_normal((self.n_rows, n_features)), "zscored"))
+
+    def _grams(self, layers: Sequence[Rows] | np.ndarray, scaling: Scaling) -> Iterator[Iterator[Gram]]:
+        """Draw by draw, the inner products of a cloud for each layer."""
+        if self.clusters is not None or self.n_rows <= self.n_features:
+            for clouds in self.like(layers):
+                yield (smaller_gram(scaled(cloud, scaling)) for cloud in clouds)
+            return
+        rng, deviations = np.random.default_rng(self.seed), [_deviation(rows) for rows in layers]
+        for _ in range(self.n_draws):
+            (factor,) = gaussian_sets(self.n_features, self.n_rows - 1, 1, rng)
+            scatter = factor @ factor.T  # Σ y yᵀ of the rows of a standard cloud about their mean
+            yield (scatter * np.outer(deviation, deviation) for deviation in deviations)
+
+    def like(self, layers: Sequence[Rows] | np.ndarray) -> Iterator[Iterator[Rows]]:
+        """Draw by draw, a cloud for each layer: columns have its deviations, with its share between the clusters."""
         rng, shape = np.random.default_rng(self.seed), (self.n_rows, self.n_features)
         standard = (rng.standard_normal(shape, dtype=np.float32) for _ in range(self.n_draws))
         if self.clusters is None:
-            deviation = _deviation(rows).astype(np.float32)
-            yield from (cloud * deviation for cloud in standard)
+            deviations = [_deviation(rows).astype(np.float32) for rows in layers]
+            for cloud in standard:
+                yield map(partial(np.multiply, cloud), deviations)
             return
         code = np.unique(self.clusters, return_inverse=True)[1]
-        between, within = _components(np.asarray(rows, dtype=np.float64), code)
+        parts = [_components(np.asarray(rows, dtype=np.float64), code) for rows in layers]
         of_clusters = np.random.default_rng([self.seed, 1])
         for cloud in standard:
-            yield cloud * within + of_clusters.standard_normal((code.max() + 1, self.n_features))[code] * between
+            effects = of_clusters.standard_normal((code.max() + 1, self.n_features))[code]
+            yield map(partial(_mixed, cloud, effects), parts)
 
 
-def null_spectra(rows: np.ndarray, scaling: Scaling, clouds: GaussianClouds) -> Float[np.ndarray, "draw axis"]:
-    """Eigenvalues of the null clouds of `rows`, largest first."""
+def null_spectra(rows: Rows, scaling: Scaling, clouds: GaussianClouds) -> Float[np.ndarray, "draw axis"]:
+    """Eigenvalues of the null clouds of one layer, largest first."""
     n_axes = max(1, min(clouds.n_rows - 1, clouds.n_features))
-    return np.array([gram_eigenvalues(gram)[:n_axes] for gram in clouds.grams(rows, scaling)])
+    return clouds.nulls(lambda gram: gram_eigenvalues(gram)[:n_axes], [rows], scaling)[0]
 
 
-def null_statistics(rows: np.ndarray, scaling: Scaling, clouds: GaussianClouds) -> Float[np.ndarray, "draw statistic"]:
-    """`SPECTRAL` of the null clouds of `rows`."""
-    return np.array([gram_statistics(gram) for gram in clouds.grams(rows, scaling)])
+def _mixed(cloud: Rows, effects: Rows, parts: tuple[np.ndarray, np.ndarray]) -> Rows:
+    between, within = parts
+    return cloud * within + effects * between
 
 
 def _components(

@@ -8,11 +8,13 @@ braces (`{target}`), filled when the data are known (`filled`). Values and uncer
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from string import Formatter
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from interp.errors import named
 from interp.findings import Control, Findings, Interval, Null, Scalar
+from interp.statistics.intervals import Asks
 from interp.table import LABEL, Table
 
 if TYPE_CHECKING:
@@ -25,10 +27,6 @@ PLACES = {
     "turns": "boolean",
 }  # fmt: skip
 """The units of columns that say where a row is: the same in the tables of every probe."""
-
-
-Asks = Literal["above", "below", "either", "nothing"]
-"""On which side of its null a number is of interest."""
 
 
 @dataclass(frozen=True)
@@ -114,7 +112,7 @@ class Quantities(Mapping[str, Quantity]):
         self._of, self.columns = dict(of), dict(columns)
 
     def __getitem__(self, name: str) -> Quantity:
-        return self._of[name]
+        return named("quantity", name, self._of)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._of)
@@ -131,7 +129,7 @@ class Quantities(Mapping[str, Quantity]):
         )
 
     def scalar(self, name: str, found: "Estimates", place: int = 0) -> Scalar:
-        """The scalar of this name at one place; `KeyError` if it is not declared."""
+        """The scalar of this name at one place; `UnknownName` (a `KeyError`) if it is not declared."""
         return self[name].scalar(found, place)
 
     def scalars(self, found: Mapping[str, "Estimates"], place: int = 0) -> dict[str, Scalar]:

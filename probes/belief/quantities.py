@@ -6,7 +6,8 @@ Slots: `{belief}` and `{beliefs}`, the exact one or the column in its place; `{u
 from typing import Any
 
 from interp.findings import Control
-from interp.statistics.quantities import Asks, Quantities, Quantity
+from interp.statistics.intervals import Asks
+from interp.statistics.quantities import Quantities, Quantity
 from interp.table import LABEL
 
 from ..programs.swaps import FOUND

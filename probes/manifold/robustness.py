@@ -44,13 +44,12 @@ def stability_estimates(cloud: Cloud, scaling: Scaling, n_splits: int, seed: int
     rng = np.random.default_rng(seed)
     enough = cloud.n_units >= MIN_HALVES
     splits = [split_rows(cloud.units, rng) for _ in range(n_splits)] if enough else []
-    clouds, values = cloud.gaussian(N_NULL, seed), np.full(cloud.n_layers, np.nan)
+    layers, values = [scaled(points, scaling) for points in cloud.points], np.full(cloud.n_layers, np.nan)
     draws = np.full((N_NULL, cloud.n_layers), np.nan)
-    for layer, points in enumerate(cloud.points):
-        rows = scaled(points, scaling)
-        if splits and rows.any():
-            values[layer] = first_axis_cosines(rows, splits).mean()
-            draws[:, layer] = [first_axis_cosines(drawn, splits).mean() for drawn in clouds.like(rows)]
+    if splits:
+        values = np.array([first_axis_cosines(rows, splits).mean() if rows.any() else np.nan for rows in layers])
+        nulls = cloud.gaussian(N_NULL, seed).like(layers)
+        draws = np.array([[first_axis_cosines(drawn, splits).mean() for drawn in draw] for draw in nulls])
     why = ALL_ALIKE if splits else f"fewer than {MIN_HALVES} {cloud.unit}s make no halves"
     words = cloud.slots | {"gaussian": NULL_NAMES[scaling], "n_splits": str(len(splits))}
     found = Estimates.bare(values, about=cloud.counted, words=words).because(why).drawn(draws)

@@ -19,7 +19,8 @@ from jaxtyping import Float, Int, Num
 from interp.information import cross_entropy_bits, entropy_bits, kl_bits
 from interp.statistics.correlation import resampled_correlations, unit_length
 from interp.statistics.estimates import Estimates
-from interp.statistics.quantities import Asks, Quantity
+from interp.statistics.intervals import Asks
+from interp.statistics.quantities import Quantity
 from interp.statistics.ratio import ratio
 
 from .answers import Answers

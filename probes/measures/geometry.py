@@ -7,7 +7,7 @@ from interp.statistics.dimension import intrinsic_dimension
 from interp.statistics.estimates import Estimates
 from interp.statistics.jackknife import deletions, spectral_intervals
 from interp.statistics.neighbours import distinct_rows
-from interp.statistics.nulls import GaussianClouds, null_spectra, null_statistics
+from interp.statistics.nulls import GaussianClouds, null_spectra
 from interp.statistics.ratio import ratio
 from interp.statistics.spectra import SPECTRAL, Scaling, eigenvalues, gram_statistics, scaled, smaller_gram
 from interp.table import Table, number_columns
@@ -39,7 +39,7 @@ def spectral_estimates(cloud: Cloud, scaling: Scaling, clouds: GaussianClouds) -
     for layer in np.flatnonzero(~np.isnan(found).any(axis=1)):
         deleted = deletions(cloud.points[layer], scaling, cloud.units)
         bounds[layer], words["jackknife"] = spectral_intervals(found[layer], deleted), deleted.method
-    nulls = np.array([null_statistics(points, scaling, clouds) for points in cloud.points])  # [layer, draw, statistic]
+    nulls = clouds.nulls(gram_statistics, cloud.points, scaling)  # [layer, draw, statistic]
     found, bounds = found.T, bounds.transpose(1, 2, 0)  # [statistic, bound, layer]
     plain = (Estimates(*each, about=cloud.counted, words=words) for each in zip(found, bounds, strict=True))
     return {

@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 from interp.statistics.intervals import prediction_band
-from interp.statistics.nulls import GaussianClouds, cloud_of_same_covariance, null_spectra, null_statistics
+from interp.statistics.nulls import GaussianClouds, cloud_of_same_covariance, null_spectra
 from interp.statistics.spectra import eigenvalues, gram_statistics, scaled, smaller_gram
 
 
@@ -20,7 +20,7 @@ from interp.statistics.spectra import eigenvalues, gram_statistics, scaled, smal
 )
 def test_z_scored_null_reproduces_the_table(n: int, d: int, expected: tuple[float, ...]) -> None:
     rows = np.random.default_rng(0).standard_normal((n, d))
-    found = null_statistics(rows, "zscored", GaussianClouds(n, d, 30, seed=1)).mean(axis=0)
+    (found,) = GaussianClouds(n, d, 30, seed=1).nulls(gram_statistics, [rows], "zscored").mean(axis=1)
     assert (np.abs(found - expected) < (0.001, 0.001, 0.15)).all(), found
 
 
@@ -41,7 +41,8 @@ def test_both_ways_of_drawing_give_what_clouds_give(shape: tuple[int, int]) -> N
     grams = [smaller_gram(scaled(rng.standard_normal(shape) * deviation, "centred")) for _ in range(2000)]
     clouds, rows = GaussianClouds(*shape, 2000, seed=8), rng.standard_normal(shape)
     rows *= deviation / rows.std(axis=0)
-    found, expected = null_statistics(rows, "centred", clouds), np.array([gram_statistics(gram) for gram in grams])
+    (found,) = clouds.nulls(gram_statistics, [rows], "centred")
+    expected = np.array([gram_statistics(gram) for gram in grams])
     for statistic in range(3):
         assert stats.ks_2samp(found[:, statistic], expected[:, statistic]).pvalue > 0.001
     totals = null_spectra(rows, "centred", clouds).sum(axis=1)
@@ -61,14 +62,17 @@ def test_nulls_leave_constant_columns_out_and_layers_meet_the_same_draws() -> No
     assert null == pytest.approx([3, 3 - half, 3 + half], rel=1e-6)
 
 
+@pytest.mark.parametrize("clusters", [None, np.repeat(np.arange(5), 2)], ids=["independent", "clusters"])
 @pytest.mark.parametrize("n_features", [5, 30])
 @pytest.mark.parametrize("scaling", ["centred", "zscored"])
-def test_null_statistics_are_those_of_the_null_spectra(n_features: int, scaling) -> None:
-    clouds = GaussianClouds(10, n_features, 4, seed=3)
-    rows = np.random.default_rng(0).standard_normal((10, n_features))
-    spectra = null_spectra(rows, scaling, clouds)
-    expected = [gram_statistics(np.diag(spectrum)) for spectrum in spectra]
-    np.testing.assert_allclose(null_statistics(rows, scaling, clouds), expected, rtol=1e-6)
+def test_null_statistics_of_every_layer_are_those_of_its_null_spectra(n_features: int, scaling, clusters) -> None:
+    clouds = GaussianClouds(10, n_features, 4, seed=3, clusters=clusters)
+    layers = np.random.default_rng(0).standard_normal((3, 10, n_features)) * np.linspace(1, 3, n_features)
+    layers[1, :, :2] = 1.0
+    found = clouds.nulls(gram_statistics, layers, scaling)
+    for rows, statistics in zip(layers, found, strict=True):
+        expected = [gram_statistics(np.diag(spectrum)) for spectrum in null_spectra(rows, scaling, clouds)]
+        np.testing.assert_allclose(statistics, expected, rtol=1e-6)
 
 
 @pytest.mark.parametrize("shape", [(30, 200), (80, 12)])
@@ -84,8 +88,9 @@ def test_flat_cloud_has_exactly_the_sample_covariance(shape: tuple[int, int]) ->
 @pytest.mark.parametrize("scaling", ["centred", "zscored"])
 def test_clusters_that_tell_nothing_apart_leave_rows_independent(clusters: np.ndarray, scaling) -> None:
     rows = np.random.default_rng(3).standard_normal((12, 5)) * np.linspace(1, 4, 5)
-    (first, *_) = GaussianClouds(12, 5, 8, seed=4, clusters=clusters).like(rows)
-    (plain, *_) = GaussianClouds(12, 5, 8, seed=4).like(rows)
+    first, plain = (
+        list(map(list, GaussianClouds(12, 5, 8, seed=4, clusters=c).like([rows]))) for c in (clusters, None)
+    )
     np.testing.assert_allclose(first, plain, rtol=1e-6)
     spectra = null_spectra(rows, scaling, GaussianClouds(12, 5, 8, seed=4, clusters=clusters))
     assert np.isfinite(spectra).all()
