@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from interp.errors import UnknownName
 from interp.findings import Control
 from interp.registry import entries, load_entry
 from interp.statistics import intervals
@@ -109,6 +110,8 @@ def test_a_table_of_quantities_names_headlines_controls_and_facts_that_were_meas
     assert [c.scalar for c in found.controls["late"]] == ["small", "a_r2"]
     assert scalars["a_r2"].meaning == "Share of “a {b}”." and scalars["late"].unit == "bits"
     assert told.findings("mine", scalars, {}, headline=("small",)).headline == ("small",)
+    with pytest.raises(UnknownName, match="late"):
+        told.scalar("lat", one)
 
 
 def test_every_declared_number_of_a_probe_has_a_unit_a_meaning_and_known_controls():
