@@ -26,7 +26,7 @@ from interp.statistics.quantities import Quantities
 from interp.statistics.units import Units, mean_of_units
 
 from ..measures.depth_curve import depth_estimates
-from ..measures.field_checks import refuse_unknown
+from ..measures.field_checks import check_fields
 from ..measures.finite import finite_or_absent
 from ..measures.profiles import Profile, profile_columns
 from ..measures.sign_flips import gain_estimates
@@ -75,7 +75,7 @@ class AttentionEntropy(Probe):
         return ("scored", "all") if self.positions == "both" else (self.positions,)
 
     def refuse_fields(self, n_layers: int | None) -> None:
-        refuse_unknown(self)
+        check_fields(self, {})
 
     def analyse(self, base: Capture, under: Mapping[str, Readout]) -> Findings:
         rng = np.random.default_rng(self.seed)

@@ -31,8 +31,8 @@ from interp.statistics.spectra import principal_axes, scaled
 from interp.system.threads import side_by_side
 from interp.table import Table
 
-from ..measures.cloud import Cloud, own_number, refuse_layer
-from ..measures.field_checks import refuse_too_few, refuse_unknown
+from ..measures.cloud import Cloud, own_number
+from ..measures.field_checks import check_fields
 from ..measures.layers import Layer, at_places, at_same_layer, by_site, layers_of
 from ..measures.sample_sizes import FEW_HALVES, MIN_FOLDS, with_least
 from ..measures.target import OWN_ENTROPY, Target
@@ -134,9 +134,7 @@ class Belief(Probe):
             self._column.refuse(prompts)
 
     def refuse_fields(self, n_layers: int | None) -> None:
-        refuse_unknown(self)
-        refuse_too_few(self, {"n_permutations": 19, "n_bootstrap": 20}, "too few to say what chance alone would give")
-        refuse_layer(self.layer, n_layers, self.sites[0])
+        check_fields(self, {"n_permutations": 19, "n_bootstrap": 20}, n_layers, "layer", *self.sites[:1])
 
     def conditions(self, base: Capture) -> Iterable[Condition]:
         """Swaps of belief subspaces between held-out sequences, and their controls."""

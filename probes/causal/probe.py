@@ -33,7 +33,7 @@ from interp.table import Table
 
 from ..measures.answers import N_CONDITIONS
 from ..measures.cloud import Cloud, n_places
-from ..measures.field_checks import refuse_too_few, refuse_unknown
+from ..measures.field_checks import TOO_FEW, check_fields, refused
 from ..measures.sample_sizes import FEW_FITTED, MIN_HALVES, with_least
 from ..measures.target import NEXT_ENTROPY, Target
 from ..programs.swaps import STREAM, Directions, Swaps, is_swap, planned_swaps, program_findings, undefined_swap
@@ -315,26 +315,20 @@ class Causal(Probe):
         words |= {layer: (layer % count,) for layer in range(-count, count)}
         if not {layer for each in self.layers for layer in each} <= set(words):
             what = "depths" if self.site == "resid" else "layers"
-            raise self._refused("layers", f"the model has the {what} 0 to {count - 1}", _LAYERS)
+            raise refused(self, "layers", f"the model has the {what} 0 to {count - 1}", _LAYERS)
         sets = ({number for layer in each for number in words[layer]} for each in self.layers)
         return tuple(dict.fromkeys(tuple(sorted(each)) for each in sets))
-
-    def _refused(self, field: str, found: str, fix: str) -> UsageError:
-        return UsageError(asked=f"causal.{field} = {getattr(self, field)!r}", found=found, fix=fix)
 
     def refuse(self, prompts: PromptSet) -> None:
         Target(self.target).refuse(prompts)
 
     def refuse_fields(self, n_layers: int | None) -> None:
-        refuse_unknown(self)
+        check_fields(self, {"n_prompts": 4, "n_controls": 19, "n_bootstrap": 20})
         if not self.layers or not all(self.layers):
-            raise self._refused("layers", "an intervention edits one layer or several", _LAYERS)
-        least = {"n_prompts": 4, "n_controls": 19, "n_bootstrap": 20}
-        few = "too few to fit on, or to say what chance alone would give"
-        refuse_too_few(self, least, few)
+            raise refused(self, "layers", "an intervention edits one layer or several", _LAYERS)
         if not 0 <= self.n_sula <= MOST_SULA:
-            found = few if self.n_sula < 0 else "there are not so many"
-            raise self._refused("n_sula", found, f"Choose 0 or more, up to {MOST_SULA}.")
+            found = TOO_FEW if self.n_sula < 0 else "there are not so many"
+            raise refused(self, "n_sula", found, f"Choose 0 or more, up to {MOST_SULA}.")
         if n_layers is not None:
             self._sets(n_places(self.site, n_layers))
 

@@ -28,7 +28,7 @@ from interp.statistics.quantities import Quantities
 from interp.statistics.resampling import bootstrap_weights
 from interp.statistics.units import mean_of_units
 
-from ..measures.field_checks import refuse_too_few, refuse_unknown
+from ..measures.field_checks import check_fields
 from ..measures.harm import (
     NOTHING_TRIED,
     OUTCOME,
@@ -264,8 +264,7 @@ class Heads(Probe):
         return np.isin(scores.units.cluster, clusters[: len(clusters) // 2])
 
     def refuse_fields(self, n_layers: int | None) -> None:
-        refuse_unknown(self)
-        refuse_too_few(self, _LEAST, "too few for what is made of them")
+        check_fields(self, _LEAST)
         if self.n_sampled <= self.n_screened:
             raise UsageError(
                 asked=f"heads.n_sampled = {self.n_sampled} with n_screened = {self.n_screened}",
