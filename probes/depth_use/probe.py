@@ -39,8 +39,7 @@ from ..measures.harm import (
     read_scores,
     units_of,
 )
-from ..measures.prompt_effects import harm_estimates
-from ..measures.sign_flips import flipped_means
+from ..measures.sign_flips import flipped_means, harm_estimates
 from .figures import depth_figures
 
 _DIVERGENCE = "a divergence from the unedited prediction: 0 without an edit, never below"

@@ -1,6 +1,6 @@
 """The numbers of the probe `heads`, or the reason why one cannot be given."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -8,28 +8,65 @@ from jaxtyping import Float, Num
 
 from interp.statistics.correlation import resampled_rank_correlations
 from interp.statistics.estimates import Estimates
-from interp.statistics.intervals import FISHER, NORMAL, share_bounds
+from interp.statistics.intervals import FISHER, NORMAL, maximum_statistic_p, share_bounds
+from interp.statistics.ratio import ratio
 from interp.statistics.units import FEW_UNITS, Units, mean_of_units
 
 from ..measures.harm import MEANINGS, Scores
-from ..measures.prompt_effects import TopHead, error_ratio, harm_estimates
-from ..measures.sign_flips import flipped_means
+from ..measures.sign_flips import flipped_means, harm_estimates
 from .choice import Choice
 from .edits import LATE, PARTS, How, Plan
-from .tables import random_effects, range_of, sets_harm
+from .tables import error_ratio, random_effects, range_of, sets_harm
 
 
-def top_head_estimates(
-    scores: Scores, choice: Choice, found: TopHead, how: How, measure: str
-) -> tuple[Estimates, Estimates, Estimates]:
+@dataclass(frozen=True)
+class TopHead:
+    """The most harmful head beside the second; `ratio` is NaN where the second does no harm.
+
+    Ratio and share are as measured, and then in every resample.
+    """
+
+    top: int
+    second: int
+    ratio: Float[np.ndarray, " one_and_resamples"]
+    share: Float[np.ndarray, " one_and_resamples"]
+    permuted_ratio: Float[np.ndarray, " permutation"]
+    p: float
+
+
+def top_head(
+    effects: Float[np.ndarray, "unit head"], units: Units, signs: Float[np.ndarray, "permutation unit"],
+    stands_for: Float[np.ndarray, "one_and_resamples head"] | float = 1.0,
+) -> TopHead:  # fmt: skip
+    """Whether one head matters more than the second; resamples hold the two fixed.
+
+    Null: the two swapped in random units. p is of their difference in bits, which is always defined; as the two are
+    chosen from the data, it is exact if they are equal and above all others, conservative if more are equal. The share
+    is of the harm of all harmful heads, each measured one weighted by how many it `stands_for`.
+    """
+    means = np.vstack([mean_of_units(effects), units.resampled(effects)])
+    second, top = (int(i) for i in np.argsort(means[0], kind="stable")[-2:])
+    harm, (first, other) = means.clip(0), means[0, [top, second]]
+    permuted = np.abs(flipped_means((effects[:, top] - effects[:, second])[:, None], signs))
+    together, apart = first + other, permuted[:, 0]
+    return TopHead(
+        top, second,
+        ratio(means[:, top], means[:, second]),
+        ratio(harm[:, top], (harm * stands_for).sum(axis=1)),
+        ratio(together + apart, together - apart),
+        float(maximum_statistic_p(np.array([first - other]), permuted)[0]),
+    )  # fmt: skip
+
+
+def top_head_estimates(scores: Scores, choice: Choice, found: TopHead, how: How, measure: str) -> tuple[Estimates, ...]:
     """The most harmful head's ratio to the second, share of all harm, and layer."""
     plan, units = choice.plan, scores.units
     top, second = (int(choice.measured(how)[head]) for head in (found.top, found.second))
     beside = f"{how} ablation; the second is {_named(plan, second)}; the error is the {MEANINGS[measure]}"
     words = f"{_named(plan, top)} ({beside}){choice.in_words(how)}"
     layer = Estimates(np.array([float(top // plan.n_heads)]))
-    ratio, share = _ratio(found, units), _share(found, choice, how)
-    return units.about(ratio, top=words), units.about(share, top=words), units.about(layer, top=words)
+    parts = _ratio(found, units), _share(found, choice, how), layer
+    return tuple(units.about(part, top=words) for part in parts)
 
 
 def _named(plan: Plan, head: int) -> str:
@@ -45,10 +82,10 @@ def _resampled(values: Float[np.ndarray, " one_and_resamples"]) -> Estimates:
 def _ratio(found: TopHead, units: Units) -> Estimates:
     if np.isnan(found.ratio[0]):
         return Estimates.undefined("no second head does any harm: read top_head_share")
-    ratio, p = _resampled(found.ratio), np.array([found.p])
+    times, p = _resampled(found.ratio), np.array([found.p])
     if np.isnan(found.permuted_ratio).any():
-        return replace(ratio.with_words(permuted="swapped, one of the two sometimes does no harm"), p=p)
-    named = ratio.with_words(permuted=f"the two heads swapped in random {units.name}s")
+        return replace(times.with_words(permuted="swapped, one of the two sometimes does no harm"), p=p)
+    named = times.with_words(permuted=f"the two heads swapped in random {units.name}s")
     return named.permuted(found.permuted_ratio[:, None], p)
 
 

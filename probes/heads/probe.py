@@ -42,7 +42,6 @@ from ..measures.harm import (
     read_scores,
     units_of,
 )
-from ..measures.prompt_effects import top_head
 from .choice import Choice
 from .edits import UNEDITED, How, Named, Plan
 from .estimates import (
@@ -52,6 +51,7 @@ from .estimates import (
     late_attention,
     missed,
     top_effect,
+    top_head,
     top_head_estimates,
 )
 from .figures import heads_figures

@@ -5,12 +5,15 @@ from collections.abc import Sequence
 import numpy as np
 from jaxtyping import Float
 
-from interp.statistics.units import mean_of_units
+from interp.statistics.estimates import Estimates
+from interp.statistics.intervals import maximum_statistic_p
+from interp.statistics.ratio import ratio
+from interp.statistics.units import Units, mean_of_units
 from interp.table import Table, number_columns
 
 from ..measures.harm import Scores
 from ..measures.profiles import head_columns
-from ..measures.prompt_effects import error_ratio, harm_estimates
+from ..measures.sign_flips import flipped_means, harm_estimates
 from .choice import Choice
 from .edits import How, Plan
 from .quantities import QUANTITIES
@@ -84,6 +87,23 @@ def _null_columns(scores: Scores, plan: Plan, how: How, measure: str) -> dict[st
             bounds[layer] = range_of(random_effects(scores, plan, layer, measure))
     value, *band = np.repeat(bounds, plan.n_heads, axis=0).T
     return number_columns("null", value, band)
+
+
+def error_ratio(
+    errors: Float[np.ndarray, "unit entry"], baseline: Float[np.ndarray, " unit"], units: Units,
+    signs: Float[np.ndarray, "permutation unit"],
+) -> Estimates:  # fmt: skip
+    """Ratios of mean errors under edits to the mean error without, NaN where there is none to begin with.
+
+    Null and p by flipping the sign of whole units' changes, one-sided, not corrected. The largest p of all layers tests
+    whether every layer is needed (intersection-union).
+    """
+    before, change = mean_of_units(baseline), errors - baseline[:, None]
+    observed, flipped = mean_of_units(change), flipped_means(change, signs)
+    p = [maximum_statistic_p(observed[[i]], flipped[:, [i]])[0] for i in range(errors.shape[1])]
+    value = ratio(mean_of_units(errors), before)
+    found = Estimates.resampled(value, ratio(units.resampled(errors), units.resampled(baseline[:, None])))
+    return units.about(found).permuted(1 + ratio(flipped, before), np.array(p))
 
 
 def by_layer_table(scores: Scores, plan: Plan, measures: Sequence[str], error: str) -> Table:

@@ -20,7 +20,7 @@ def check_fields(
     That is a `Literal` field (alone or in a tuple) with an unknown word or none, a number below its `least` (None is no
     number), or the field named `layer` if the `site` of a model with `n_layers` (None: not known yet) has none such.
     """
-    hints = get_type_hints(type(probe))
+    hints, n = get_type_hints(type(probe)), 0 if n_layers is None else n_places(site, n_layers)
     for name in (field.name for field in fields(probe)):
         hint, value = hints[name], getattr(probe, name)
         if get_origin(hint) is tuple:
@@ -32,8 +32,7 @@ def check_fields(
             raise refused(probe, name, found, f"Choose among {fix}.")
         if name in least and value is not None and value < least[name]:
             raise refused(probe, name, TOO_FEW, f"Choose {least[name]} or more.")
-        n = n_places(site, n_layers) if name == layer and n_layers is not None else 0
-        if n and not -n <= value < n:
+        if name == layer and n and value not in range(-n, n):
             found = f"the model has layers 0 to {n - 1}"
             raise refused(probe, name, found, f"Choose one of them, or -1 to -{n} counted from the last.")
 

@@ -11,7 +11,7 @@ from interp.statistics.estimates import Estimates
 from interp.statistics.units import Units
 from interp.table import Table
 
-from .prompt_effects import harm_estimates
+from .sign_flips import harm_estimates
 
 Profile = Float[np.ndarray, "unit layer head"]
 
