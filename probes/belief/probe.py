@@ -41,6 +41,9 @@ from .clusters import gather, make_clusters
 from .estimates import (
     MIXED_IN,
     baseline_estimate,
+    by_layer_table,
+    components_table,
+    decoded_table,
     output_distance,
     score_estimates,
     scores,
@@ -66,7 +69,6 @@ from .interchange import (
 )
 from .quantities import QUANTITIES
 from .readout import N_CONTROLS, Reading, Setting, beyond_token, make_setting, read_belief
-from .tables import by_layer_table, components_table, decoded_table
 from .target import ExactBelief
 
 Site = Literal["resid", "v", "z"]

@@ -40,8 +40,7 @@ from .figures import dynamics_figures
 from .indices import indices, undefined_index
 from .quantities import QUANTITIES
 from .read import EXCHANGED, NEEDS, errors, read_checkpoint, read_exchanged
-from .tables import points_table, step_layer_table, step_table
-from .training import Training
+from .training import Training, points_table, step_layer_table, step_table
 
 
 @dataclass(frozen=True)

@@ -46,17 +46,20 @@ from .choice import Choice
 from .edits import UNEDITED, How, Named, Plan
 from .estimates import (
     agreement,
+    by_draw,
+    by_head_table,
+    by_layer_table,
     bypass,
     compounding,
     late_attention,
     missed,
+    sets_table,
     top_effect,
     top_head,
     top_head_estimates,
 )
 from .figures import heads_figures
 from .quantities import QUANTITIES
-from .tables import by_draw, by_head_table, by_layer_table, sets_table
 
 _LEAST = {
     "n_prompts": 2,

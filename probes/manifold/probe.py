@@ -43,8 +43,7 @@ from ..measures.target import EXACT_ENTROPY, NEXT_ENTROPY, Target
 from .domains import restriction
 from .figures import manifold_figures
 from .quantities import QUANTITIES
-from .refitting import N_AXES, FirstAxis
-from .robustness import dropped_estimates, stability_estimates, without_loudest
+from .robustness import N_AXES, FirstAxis, dropped_estimates, stability_estimates, without_loudest
 
 BY_LAYER = (
     "Layer by layer: value, 95 % interval (_low, _high), null with its 95 % band, and p over all layers. Correlations "

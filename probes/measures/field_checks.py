@@ -9,7 +9,7 @@ from interp.probe import Question
 
 from .cloud import n_places
 
-TOO_FEW = "too few for what the probe computes from them"
+TOO_FEW = "too few for the probe to compute with"
 
 
 def check_fields(

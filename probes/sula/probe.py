@@ -36,9 +36,8 @@ from ..measures.cloud import Cloud, own_number
 from ..measures.field_checks import check_fields
 from ..measures.permutations import permutations_within
 from ..measures.sample_sizes import FEW_HALVED, MIN_HALVES, with_least
-from .axes import AXES, N_HALF_SPLITS, Halved, fit_axes
 from .figures import sula_figures
-from .movement import movement_of_halves
+from .movement import AXES, N_HALF_SPLITS, Halved, fit_axes, movement_of_halves
 from .quantities import AFTER_FIRST, MOVEMENTS, QUANTITIES
 from .tables import (
     along_table,

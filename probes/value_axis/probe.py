@@ -38,12 +38,20 @@ from ..measures.layers import Layer, at_same_layer, by_site, layer_columns, laye
 from ..measures.nuisances import Design, nuisance_design
 from ..measures.sample_sizes import FEW_HALVED, MIN_HALVES, MIN_LEVEL
 from ..measures.target import EXACT_ENTROPY, NEXT_ENTROPY, Target
-from .evaluation import FEW_RECUR, FEW_TOGETHER, Evaluation, axis_columns, predicted_by_nuisances
+from .evaluation import (
+    BY_AXIS,
+    FEW_RECUR,
+    FEW_TOGETHER,
+    Evaluation,
+    axis_columns,
+    by_layer_table,
+    held_out_table,
+    predicted_by_nuisances,
+)
 from .figures import axis_figures
 from .quantities import ENDINGS, KEPT, PREVIOUS, QUANTITIES, WITHIN_CLUSTERS, WITHIN_TOKEN
 from .readout import AXES, PlaceRead, read_place
 from .setting import SURPRISAL, Treatment, previous_of, surprisal_of
-from .tables import BY_AXIS, by_layer_table, held_out_table
 
 Site = Literal["v", "z", "resid"]
 N_CONTROLS = 20

@@ -31,8 +31,7 @@ from interp.system.threads import side_by_side
 from ..measures.cloud import Cloud
 from ..measures.field_checks import check_fields
 from ..measures.finite import finite
-from ..measures.half_forms import HalfForm
-from ..measures.halves import N_HALF_SPLITS, HalfSplit, half_splits_of
+from ..measures.halves import N_HALF_SPLITS, HalfForm, HalfSplit, half_splits_of
 from ..measures.layers import ScaledRows
 from ..measures.sample_sizes import FEW_HALVES, MIN_HALVES, with_least
 from .figures import workspace_figures

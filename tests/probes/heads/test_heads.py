@@ -8,11 +8,10 @@ import pytest
 import torch
 from interp.probes.heads.choice import Choice
 from interp.probes.heads.edits import PARTS, UNEDITED, Plan
-from interp.probes.heads.estimates import agreement, missed, top_head
+from interp.probes.heads.estimates import agreement, error_ratio, missed, top_head
 from interp.probes.heads.figures import _map
 from interp.probes.heads.probe import Heads
 from interp.probes.heads.quantities import QUANTITIES
-from interp.probes.heads.tables import error_ratio
 from interp.probes.measures.harm import Scores, choose_prompts, chosen_measure, units_of
 from interp.probes.measures.sign_flips import harm_estimates
 from interp.wind_tunnels.networks.networks import Network, build
