@@ -33,7 +33,7 @@ def check_fields(
         if name in least and value is not None and value < least[name]:
             raise refused(probe, name, TOO_FEW, f"Choose {least[name]} or more.")
         if name == layer and n and value not in range(-n, n):
-            found = f"the model has layers 0 to {n - 1}"
+            found = f"the model has {'depths' if site == 'resid' else 'layers'} 0 to {n - 1}"
             raise refused(probe, name, found, f"Choose one of them, or -1 to -{n} counted from the last.")
 
 

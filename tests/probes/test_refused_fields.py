@@ -61,8 +61,9 @@ def test_layers_count_from_either_end_and_no_other_is_taken(name):
     probe = load_entry("probe", name)()
     for layer in (0, 2, -1, -3):
         replace(probe, layer=layer).refuse_fields(3)
-    for layer in (4, -5) if name == "belief" else (3, -4):  # which counts depths
-        with pytest.raises(UsageError, match="the model has layers 0 to"):
+    wrong, found = ((4, -5), "depths 0 to 3") if name == "belief" else ((3, -4), "layers 0 to 2")
+    for layer in wrong:
+        with pytest.raises(UsageError, match=rf"{name}\.layer = {layer}: the model has {found}"):
             replace(probe, layer=layer).refuse_fields(3)
 
 
