@@ -134,7 +134,7 @@ class Causal(Probe):
         split = self._split(base)
         cloud = split.cloud
         for layers in self._sets(cloud.n_layers):
-            axes = {layer: axis for layer, axis in self._axes(split, layers).items() if axis is not None}
+            axes = self._axes(split, layers)
             if not axes:
                 raise UsageError(
                     asked=f"the axis of {self.site} that predicts {cloud.target.words}, at layer {words(layers)}",
@@ -149,9 +149,7 @@ class Causal(Probe):
             reading = "ridge" if self.axis == "leace" else self.axis  # swaps move only what is read
             axes = fit_axes(split, swaps.depths(cloud.n_layers), reading, self.scaling)
             found = {
-                depth: {AXIS: Directions(axis.covector[None], axis.displacement[None])}
-                for depth, axis in axes.items()
-                if axis is not None
+                depth: {AXIS: Directions(axis.covector[None], axis.displacement[None])} for depth, axis in axes.items()
             }
             yield from swaps.conditions(base, found, self.seed)
 
@@ -193,7 +191,7 @@ class Causal(Probe):
         else:
             found = estimates(effects, under, flagged, len(split.run_rows), cloud.unit)
             tables = self._tables(effects, under, weights, target)
-        edited = {layer: axis for layer in sets[0] if (axis := axes[layer]) is not None}
+        edited = {layer: axes[layer] for layer in sets[0] if layer in axes}
         found |= {name: described(of, about) for name, of in self._explained(split, edited, weights).items()}
         tables |= of_swaps
         return quantities.findings(
@@ -210,10 +208,9 @@ class Causal(Probe):
         brief = Reader(np.asarray(base.rows[NEXT_ENTROPY], np.float64)[split.run_rows])
         also = (LOSS,) if base.posterior is None else (OUTCOME,)
         whole = replace(brief, also=also, later=self._later(split, intervention.layers))
-        yield Condition(str(Name(intervention.layers, BASELINE)), (), whole.needs, whole, split.run)
         n, has_heads = self._n_controls(base.prompts.is_tunnel), base.model.n_heads > 0
         names = on_the_run(intervention.layers, n, has_heads, self.axis != "pc1")
-        for name, edits in intervention.named(names):
+        for name, edits in intervention.named((Name(intervention.layers, BASELINE), *names)):
             reader = replace(whole if name.is_compared else brief, facts=intervention.facts(name.subject))
             yield Condition(str(name), edits, reader.needs, reader, split.run)
 
@@ -242,7 +239,7 @@ class Causal(Probe):
             return
         layers, n_controls = intervention.layers, self._n_controls(base.prompts.is_tunnel)
         names = Name(layers, AXIS), *compared(layers, n_controls, base.model.n_heads > 0)
-        for name, edits in ((Name(layers, BASELINE), ()), *intervention.named(names)):
+        for name, edits in intervention.named((Name(layers, BASELINE), *names)):
             on = str(replace(name, on=where))
             yield Condition(on, edits, (KL, SIZE, need), read, np.arange(n), where, n_pool)
 
@@ -262,7 +259,7 @@ class Causal(Probe):
         """The layers after the last edited one; None without any, without variation or with a single cluster."""
         cloud, sought = split.cloud, split.sought[split.run_rows]
         axes = self._axes(split, range(max(layers) + 1, cloud.n_layers))
-        penalties = {layer: axis.penalty for layer, axis in axes.items() if axis is not None}
+        penalties = {layer: axis.penalty for layer, axis in axes.items()}
         prompt, cluster = (
             np.unique(names[split.run_rows], return_inverse=True)[1] for names in (cloud.prompts, cloud.units)
         )
@@ -274,7 +271,7 @@ class Causal(Probe):
     def _split(self, base: Capture) -> Split:
         return Split.of(Cloud.of(base, Need(self.site), Target(self.target)), self.n_prompts, self.seed)
 
-    def _axes(self, split: Split, layers: Iterable[int]) -> dict[int, Axis | None]:
+    def _axes(self, split: Split, layers: Iterable[int]) -> dict[int, Axis]:
         return fit_axes(split, layers, self.axis, self.scaling)
 
     def _n_controls(self, is_tunnel: bool) -> int:
