@@ -23,7 +23,7 @@ from ..measures.cloud import Cloud, whole_groups
 from ..measures.layers import Layer, layer_columns
 from ..measures.maps import snippets
 from ..measures.nuisances import Design
-from .clusters import Clusters, dimensions_for
+from .clusters import Clusters, dimensions_for, gather, make_clusters
 from .quantities import QUANTITIES, ROWS, SET
 from .readout import N_CONTROLS, N_SUBSPACES, Reading, Setting, Shares
 from .target import ExactBelief, nearest_on_simplex
@@ -51,6 +51,24 @@ DECODED = (
 def still(belief: ExactBelief) -> str:
     """Why nothing can be decoded where nothing varies."""
     return f"{belief.slots['belief']} does not vary"
+
+
+def estimates_by_place(
+    places: Sequence[Layer], readings: Sequence[Reading], pool: Cloud, setting: Setting, rng: np.random.Generator
+) -> dict[str, Estimates]:
+    """The numbers that every kind of belief has, at every place."""
+    clusters = make_clusters(pool, setting.belief.most_likely, len(setting.orders), rng)
+    gathered = np.array([gather(place.points, clusters) for place in places])
+    unread = still(setting.belief)
+    is_left = setting.belief.rank > 0 and len(setting.position.names) > 0
+    beyond = f"position predicts {setting.belief.slots['belief']} exactly" if is_left else unread
+    return {
+        "r2": share_estimates([r.kept for r in readings], setting, unread),
+        "r2_beyond_position": share_estimates([r.beyond for r in readings], setting, beyond),
+        "selectivity": selectivity_estimates(readings, setting),
+        "random_subspace_r2": subspace_estimates(readings, setting, pool.resampled),
+        "silhouette": silhouette_estimates(gathered, clusters, "n" if pool.clusters is None else "n_clusters"),
+    }
 
 
 def share_estimates(shares: Sequence[Shares], setting: Setting, why: str) -> Estimates:

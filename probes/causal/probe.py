@@ -44,15 +44,7 @@ from .figures import causal_figures
 from .prompt_sample import PromptSample, rows_of
 from .quantities import QUANTITIES
 from .read import KL, LOSS, OUTCOME, SIZE, Later, Reader, read_labels, read_text, relative_axis
-from .tables import (
-    conditions_table,
-    controls_table,
-    effects_table,
-    later_table,
-    matching_table,
-    notes,
-    words,
-)
+from .tables import notes, tables_of, words
 
 N_CONTROLS = {"text": 100, "tunnel": 1000}
 SULA, MIXED = "sula", "mixed"
@@ -190,7 +182,7 @@ class Causal(Probe):
             found, tables = {"kl": Estimates.undefined(why, about=about | {"n": 0})}, {}
         else:
             found = estimates(effects, under, flagged, len(split.run_rows), cloud.unit)
-            tables = self._tables(effects, under, weights, target)
+            tables = tables_of(effects, under, weights, target)
         edited = {layer: axes[layer] for layer in sets[0] if layer in axes}
         found |= {name: described(of, about) for name, of in self._explained(split, edited, weights).items()}
         tables |= of_swaps
@@ -295,16 +287,6 @@ class Causal(Probe):
         errors, totals = sums.transpose(1, 2, 0)
         found = Estimates.shares(errors, totals, weights, why="" if totals.any() else "the entropy does not vary")
         return {name: found.at([place]) for place, name in enumerate(names)}
-
-    def _tables(
-        self, effects: Effects, under: Mapping[str, Readout], weights: np.ndarray, target: Target
-    ) -> dict[str, Table]:
-        later = later_table(under, effects, target)
-        return {
-            "effects": target.named_in(effects_table(effects)), "conditions": conditions_table(under, weights),
-            **({"later_layers": later} if later else {}),
-            "matching": matching_table(under, effects, target), "controls": controls_table(effects),
-        }  # fmt: skip
 
     def _sets(self, count: int) -> tuple[tuple[int, ...], ...]:
         """The layers of every intervention, counted from 0."""

@@ -11,6 +11,7 @@ from interp.statistics.correlation import resampled_rank_correlations
 from interp.statistics.estimates import Estimates
 from interp.statistics.intervals import FISHER, NORMAL, maximum_statistic_p, share_bounds
 from interp.statistics.ratio import ratio
+from interp.statistics.resampling import bootstrap_weights
 from interp.statistics.units import FEW_UNITS, Units, mean_of_units
 from interp.table import Table, number_columns
 
@@ -187,6 +188,32 @@ def top_head(
         ratio(together + apart, together - apart),
         float(maximum_statistic_p(np.array([first - other]), permuted)[0]),
     )  # fmt: skip
+
+
+def head_estimates(
+    scores: Scores, choice: Choice, primary: str, error: str, n_bootstrap: int, seed: int
+) -> dict[str, Estimates]:
+    """The primary ablation by both measures, and other ablations by the primary one."""
+    found: dict[str, Estimates] = {}
+    plan = choice.plan
+    stands_for = choice.stands_for(n_bootstrap, np.random.default_rng([seed, 10]))
+    measured = {"" if choice.is_primary(how) else f"_{how}": (how, primary) for how in plan.how}
+    if error != primary:
+        measured[f"_{error}"] = plan.how[0], error
+    for suffix, (how, measure) in measured.items():
+        effects = by_draw(scores, choice, how, measure).mean(axis=0)
+        top = top_head(effects, scores.units, scores.signs, stands_for if choice.is_primary(how) else 1.0)
+        times, share, layer = top_head_estimates(scores, choice, top, how, measure)
+        found |= {f"top_head_ratio{suffix}": times, f"top_head_share{suffix}": share}
+        if not suffix:
+            found["top_head_layer"] = layer
+            found["top_head_effect"] = top_effect(scores, choice, top, effects, measure)
+            if plan.is_screened:
+                sample, rng = np.arange(len(plan.sample)), np.random.default_rng([seed, 11])
+                counts = bootstrap_weights(sample, None, n_bootstrap, rng)
+                found["screen_agreement"] = agreement(scores, choice, effects, measure, counts)
+                found["screen_missed"] = missed(choice, effects, measure)
+    return found
 
 
 def top_head_estimates(scores: Scores, choice: Choice, found: TopHead, how: How, measure: str) -> tuple[Estimates, ...]:

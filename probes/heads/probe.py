@@ -23,9 +23,7 @@ from interp.errors import PromptError, UsageError
 from interp.findings import Findings
 from interp.need import Need
 from interp.probe import Condition, Planned, Probe, Readout, Screen, Sentences
-from interp.statistics.estimates import Estimates
 from interp.statistics.quantities import Quantities
-from interp.statistics.resampling import bootstrap_weights
 from interp.statistics.units import mean_of_units
 
 from ..measures.field_checks import check_fields
@@ -45,18 +43,14 @@ from ..measures.harm import (
 from .choice import Choice
 from .edits import UNEDITED, How, Named, Plan
 from .estimates import (
-    agreement,
     by_draw,
     by_head_table,
     by_layer_table,
     bypass,
     compounding,
+    head_estimates,
     late_attention,
-    missed,
     sets_table,
-    top_effect,
-    top_head,
-    top_head_estimates,
 )
 from .figures import heads_figures
 from .quantities import QUANTITIES
@@ -198,7 +192,7 @@ class Heads(Probe):
         tables = {"by_layer": by_layer_table(scores, plan, measures, error)}
         notes = self._notes(base, choice, scores, primary)
         if plan.n_all > 1:
-            found |= self._heads(scores, choice, primary, error)
+            found |= head_estimates(scores, choice, primary, error, self.n_bootstrap, self.seed)
             tables["by_head"] = by_head_table(scores, choice, measures, primary)
         if plan.set_sizes:
             found["compounding"] = compounding(scores, choice, primary)
@@ -206,29 +200,6 @@ class Heads(Probe):
         return QUANTITIES.findings(self.name, QUANTITIES.scalars(found), tables, notes=notes)
 
     figures = staticmethod(heads_figures)
-
-    def _heads(self, scores: Scores, choice: Choice, primary: str, error: str) -> dict[str, Estimates]:
-        """The primary ablation by both measures, and other ablations by the primary one."""
-        found: dict[str, Estimates] = {}
-        plan = choice.plan
-        stands_for = choice.stands_for(self.n_bootstrap, np.random.default_rng([self.seed, 10]))
-        asked = {"" if choice.is_primary(how) else f"_{how}": (how, primary) for how in plan.how}
-        if error != primary:
-            asked[f"_{error}"] = plan.how[0], error
-        for suffix, (how, measure) in asked.items():
-            effects = by_draw(scores, choice, how, measure).mean(axis=0)
-            top = top_head(effects, scores.units, scores.signs, stands_for if choice.is_primary(how) else 1.0)
-            ratio, share, layer = top_head_estimates(scores, choice, top, how, measure)
-            found |= {f"top_head_ratio{suffix}": ratio, f"top_head_share{suffix}": share}
-            if not suffix:
-                found["top_head_layer"] = layer
-                found["top_head_effect"] = top_effect(scores, choice, top, effects, measure)
-                if plan.is_screened:
-                    sample, rng = np.arange(len(plan.sample)), np.random.default_rng([self.seed, 11])
-                    counts = bootstrap_weights(sample, None, self.n_bootstrap, rng)
-                    found["screen_agreement"] = agreement(scores, choice, effects, measure, counts)
-                    found["screen_missed"] = missed(choice, effects, measure)
-        return found
 
     def _plan(self, info: ModelInfo) -> Plan:
         shape, how = (info.n_layers, info.n_heads, info.d_head), tuple(dict.fromkeys(self.how))
