@@ -194,37 +194,29 @@ def head_estimates(
     scores: Scores, choice: Choice, primary: str, error: str, n_bootstrap: int, seed: int
 ) -> dict[str, Estimates]:
     """The primary ablation by both measures, and other ablations by the primary one."""
-    found: dict[str, Estimates] = {}
-    plan = choice.plan
+    plan, units, found = choice.plan, scores.units, dict[str, Estimates]()
     stands_for = choice.stands_for(n_bootstrap, np.random.default_rng([seed, 10]))
     measured = {"" if choice.is_primary(how) else f"_{how}": (how, primary) for how in plan.how}
     if error != primary:
         measured[f"_{error}"] = plan.how[0], error
     for suffix, (how, measure) in measured.items():
         effects = by_draw(scores, choice, how, measure).mean(axis=0)
-        top = top_head(effects, scores.units, scores.signs, stands_for if choice.is_primary(how) else 1.0)
-        times, share, layer = top_head_estimates(scores, choice, top, how, measure)
-        found |= {f"top_head_ratio{suffix}": times, f"top_head_share{suffix}": share}
+        top = top_head(effects, units, scores.signs, stands_for if choice.is_primary(how) else 1.0)
+        first, second = (int(choice.measured(how)[head]) for head in (top.top, top.second))
+        beside = f"{how} ablation; the second is {_named(plan, second)}; the error is the {MEANINGS[measure]}"
+        words = f"{_named(plan, first)} ({beside}){choice.in_words(how)}"
+        mine = {f"top_head_ratio{suffix}": _ratio(top, units), f"top_head_share{suffix}": _share(top, choice, how)}
         if not suffix:
-            found["top_head_layer"] = layer
-            found["top_head_effect"] = top_effect(scores, choice, top, effects, measure)
+            mine["top_head_layer"] = Estimates(np.array([float(first // plan.n_heads)]))
+        found |= {name: units.about(of, top=words) for name, of in mine.items()}
+        if not suffix:
+            found["top_head_effect"] = top_effect(scores, choice, first, effects[:, top.top], measure)
             if plan.is_screened:
                 sample, rng = np.arange(len(plan.sample)), np.random.default_rng([seed, 11])
                 counts = bootstrap_weights(sample, None, n_bootstrap, rng)
                 found["screen_agreement"] = agreement(scores, choice, effects, measure, counts)
                 found["screen_missed"] = missed(choice, effects, measure)
     return found
-
-
-def top_head_estimates(scores: Scores, choice: Choice, found: TopHead, how: How, measure: str) -> tuple[Estimates, ...]:
-    """The most harmful head's ratio to the second, share of all harm, and layer."""
-    plan, units = choice.plan, scores.units
-    top, second = (int(choice.measured(how)[head]) for head in (found.top, found.second))
-    beside = f"{how} ablation; the second is {_named(plan, second)}; the error is the {MEANINGS[measure]}"
-    words = f"{_named(plan, top)} ({beside}){choice.in_words(how)}"
-    layer = Estimates(np.array([float(top // plan.n_heads)]))
-    parts = _ratio(found, units), _share(found, choice, how), layer
-    return tuple(units.about(part, top=words) for part in parts)
 
 
 def _named(plan: Plan, head: int) -> str:
@@ -262,12 +254,11 @@ def _share(found: TopHead, choice: Choice, how: How) -> Estimates:
     return share.against(np.full((3, 1), 1 / plan.n_all))
 
 
-def top_effect(scores: Scores, choice: Choice, found: TopHead, effects: np.ndarray, measure: str) -> Estimates:
+def top_effect(scores: Scores, choice: Choice, top: int, harm: Float[np.ndarray, " unit"], measure: str) -> Estimates:
     """Harm of the most harmful head beside random subspaces of its layer."""
     plan, how = choice.plan, choice.plan.how[0]
-    top = int(choice.measured(how)[found.top])
     words = {"measure": measure, "how": how, "head": _named(plan, top) + choice.in_words(how)}
-    effect = scores.units.estimates(effects[:, found.top], **words)
+    effect = scores.units.estimates(harm, **words)
     if how != "zero" or plan.n_heads < 2:
         return effect.with_words(null="random subspaces match zero ablation alone, in layers of several heads")
     layer = top // plan.n_heads
