@@ -14,19 +14,19 @@ Source: Paper I (arXiv 2512.22471), head ablation and layer bypass on wind tunne
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
 from interp.capture import Capture, ModelInfo
-from interp.errors import PromptError, UsageError
+from interp.errors import PromptError
 from interp.findings import Findings
 from interp.need import Need
 from interp.probe import Condition, Planned, Probe, Readout, Screen, Sentences
 from interp.statistics.quantities import Quantities
 from interp.statistics.units import mean_of_units
 
-from ..measures.field_checks import check_fields
+from ..measures.field_checks import check_fields, refused
 from ..measures.harm import (
     NOTHING_TRIED,
     OUTCOME,
@@ -117,7 +117,8 @@ class Heads(Probe):
             return None
         heads = range(plan.n_all)
         edits = {plan.screened(how, draw): plan.ablated(how, heads, draw) for how, draw in plan.kinds}
-        return Screen(edits, self._screened_by(base), self.n_draws, self._chosen(base), self.seed)
+        measure: Any = chosen_measure(self.measure, base.prompts)
+        return Screen(edits, measure, self.n_draws, self._chosen(base), self.seed)
 
     def conditions(self, base: Capture) -> Iterable[Condition]:
         """The unedited model, layers and sets; single heads and random subspaces where no screen chooses them."""
@@ -212,17 +213,6 @@ class Heads(Probe):
         saves = leaves_out and 2 * sum(screened.counted().values()) < sum(everything.counted().values())
         return screened if self.screen == "on" or (can and saves) else everything
 
-    def _screened_by(self, base: Capture) -> Literal["posterior_kl", "next_kl", "loss"]:
-        """The measure that the screen estimates; a distance of entropies has none."""
-        measure = chosen_measure(self.measure, base.prompts)
-        if measure == "posterior_kl" or measure == "next_kl" or measure == "loss":
-            return measure
-        raise UsageError(
-            asked=f"a screen of heads by {measure}",
-            found="a distance has a kink where it is small, and no slope there",
-            fix="Screen by another measure, or measure all heads (--set heads.screen=off).",
-        )
-
     def _chosen(self, base: Capture) -> np.ndarray:
         return choose_prompts(base, self.n_prompts, self.seed)
 
@@ -240,11 +230,15 @@ class Heads(Probe):
     def refuse_fields(self, n_layers: int | None) -> None:
         check_fields(self, _LEAST)
         if self.n_sampled <= self.n_screened:
-            raise UsageError(
-                asked=f"heads.n_sampled = {self.n_sampled} with n_screened = {self.n_screened}",
-                found="the random heads may all be among those that the screen chooses, and then say nothing of others",
-                fix="Draw more heads than the screen chooses.",
+            found = (
+                f"with n_screened = {self.n_screened}, the random heads may all be among those that the screen "
+                "chooses, and then say nothing of others"
             )
+            raise refused(self, "n_sampled", found, "Draw more heads than the screen chooses.")
+        if self.screen == "on" and self.measure == "entropy_error":
+            found = "a distance has a kink where it is small, and no slope that a screen could estimate"
+            fix = "Screen by another measure, or measure all heads (--set heads.screen=off)."
+            raise refused(self, "measure", found, fix)
 
     def _notes(self, base: Capture, choice: Choice, scores: Scores, primary: str) -> tuple[str, ...]:
         plan = choice.plan

@@ -526,7 +526,7 @@ def test_a_run_screens_where_it_is_told_to_and_refuses_what_has_no_slope():
     assert found["top_head_effect"].null is not None
     base = synthetic_capture(SMALL.needs, Shape(n_prompts=20))
     with pytest.raises(UsageError, match="has a kink"):
-        replace(SCREENED, measure="entropy_error").screening(base)
+        replace(SCREENED, measure="entropy_error").refuse_fields(None)
     with pytest.raises(UsageError, match="Draw more heads"):
         list(Heads(n_screened=40, n_sampled=40).conditions(base))
 
