@@ -26,11 +26,11 @@ from interp.statistics.quantities import Quantities
 from interp.statistics.units import Units, mean_of_units
 
 from ..measures.depth_curve import depth_estimates
-from ..measures.field_checks import refuse_unknown
+from ..measures.field_checks import check_fields
 from ..measures.finite import finite_or_absent
 from ..measures.profiles import Profile, profile_columns
 from ..measures.sign_flips import gain_estimates
-from ..measures.sinks import read_first, sink_note, turned, turned_heads_note
+from ..measures.sinks import read_first, sink_note, turned_heads_note
 from .figures import entropy_figures
 from .quantities import CURVES, SHARPENING, SITES, SUFFIX, quantities
 
@@ -75,7 +75,7 @@ class AttentionEntropy(Probe):
         return ("scored", "all") if self.positions == "both" else (self.positions,)
 
     def refuse_fields(self, n_layers: int | None) -> None:
-        refuse_unknown(self)
+        check_fields(self, {})
 
     def analyse(self, base: Capture, under: Mapping[str, Readout]) -> Findings:
         rng = np.random.default_rng(self.seed)
@@ -88,15 +88,13 @@ class AttentionEntropy(Probe):
             sinks.append(float(mean_of_units(profiles["sink_mass"] - np.exp2(-profiles["uniform"])).mean()))
             signs = units.signs(self.n_permutations, rng)
             found |= {name + SUFFIX[where]: of for name, of in _numbers(units, profiles, signs).items()}
-            layers, heads = profile_columns(units, signs, profiles, gains=SHARPENING, bare=_REFERENCES)
+            layers, heads = profile_columns(units, signs, profiles, SHARPENING, gains=SHARPENING, bare=_REFERENCES)
             by_layer.append({"positions": np.array(where), **layers})
-            turns = turned(*(profiles[name].reshape(units.n, -1) for name in SHARPENING))
-            by_head.append({"positions": np.array(where), **heads, "turns": turns})
+            by_head.append({"positions": np.array(where), **heads})
         declared = read_first(quantities(*self._places), sinks[0], SUFFIX[self._places[0]])
         heads = declared.stacked(by_head, f"Means over prompts, {_BANDS}. {_TURNS}")
         first = heads.where(heads["positions"] == self._places[0])
-        p, variant_p = (first[f"{name}_p"] for name in SHARPENING)
-        turning = turned_heads_note("content sharpening", first["turns"], p, variant_p, int(first["head"].max()) + 1)
+        turning = turned_heads_note("content sharpening", first, SHARPENING)
         return declared.findings(
             self.name,
             declared.scalars(found),

@@ -14,7 +14,7 @@ Sources: Paper I (arXiv 2512.22471) on belief clusters; Shai et al. 2024 (arXiv 
 and Liang 2019 (arXiv 1909.03368) on control tasks. Formulas, nulls and failure modes are in docs/reference/probes.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, Literal
 
@@ -25,30 +25,29 @@ from interp.findings import Findings, Scalar
 from interp.need import Need
 from interp.probe import ADDED, AnalysisCost, Condition, Planned, Probe, Readout, Sentences
 from interp.prompt import PromptSet
-from interp.statistics.estimates import Estimates
 from interp.statistics.quantities import Quantities
 from interp.statistics.spectra import principal_axes, scaled
 from interp.system.threads import side_by_side
 from interp.table import Table
 
-from ..measures.cloud import Cloud, own_number, refuse_layer
-from ..measures.field_checks import refuse_too_few, refuse_unknown
-from ..measures.layers import Layer, at_places, at_same_layer, by_site, layers_of
+from ..measures.cloud import Cloud, own_number
+from ..measures.field_checks import check_fields
+from ..measures.layers import at_places, at_same_layer, by_site, layers_of
 from ..measures.sample_sizes import FEW_HALVES, MIN_FOLDS, with_least
 from ..measures.target import OWN_ENTROPY, Target
 from ..programs.swaps import STREAM, Directions, Swaps, planned_swaps, program_findings
-from .clusters import gather, make_clusters
 from .estimates import (
     MIXED_IN,
     baseline_estimate,
+    by_layer_table,
+    components_table,
+    decoded_table,
+    estimates_by_place,
     output_distance,
     score_estimates,
     scores,
-    selectivity_estimates,
     share_estimates,
-    silhouette_estimates,
     still,
-    subspace_estimates,
 )
 from .figures import belief_figures
 from .interchange import (
@@ -66,7 +65,6 @@ from .interchange import (
 )
 from .quantities import QUANTITIES
 from .readout import N_CONTROLS, Reading, Setting, beyond_token, make_setting, read_belief
-from .tables import by_layer_table, components_table, decoded_table
 from .target import ExactBelief
 
 Site = Literal["resid", "v", "z"]
@@ -134,9 +132,7 @@ class Belief(Probe):
             self._column.refuse(prompts)
 
     def refuse_fields(self, n_layers: int | None) -> None:
-        refuse_unknown(self)
-        refuse_too_few(self, {"n_permutations": 19, "n_bootstrap": 20}, "too few to say what chance alone would give")
-        refuse_layer(self.layer, n_layers, self.sites[0])
+        check_fields(self, {"n_permutations": 19, "n_bootstrap": 20}, n_layers, "layer", *self.sites[:1])
 
     def conditions(self, base: Capture) -> Iterable[Condition]:
         """Swaps of belief subspaces between held-out sequences, and their controls."""
@@ -190,7 +186,7 @@ class Belief(Probe):
         readings = side_by_side(lambda place: read_belief(place.points, setting, self._rng(1)), places)
         counted = with_least(pool.counted, pool.n_units, FEW_HALVES)
         scored = [scores(setting, reading) for reading in readings]
-        by_place = self._by_place(places, readings, pool, setting)
+        by_place = estimates_by_place(places, readings, pool, setting, self._rng(3))
         by_place |= {name: score_estimates([s[name] for s in scored], setting) for name in scored[0]}
         everywhere = at_places(places, counted)
         by_place = {name: replace(of, about={**everywhere, **of.about}) for name, of in by_place.items()}
@@ -236,23 +232,6 @@ class Belief(Probe):
 
     def _rng(self, stream: int) -> np.random.Generator:
         return np.random.default_rng([self.seed, stream])
-
-    def _by_place(
-        self, places: Sequence[Layer], readings: Sequence[Reading], pool: Cloud, setting: Setting
-    ) -> dict[str, Estimates]:
-        """The numbers that every kind of belief has, at every place."""
-        clusters = make_clusters(pool, setting.belief.most_likely, self.n_permutations, self._rng(3))
-        gathered = np.array([gather(place.points, clusters) for place in places])
-        unread = still(setting.belief)
-        is_left = setting.belief.rank > 0 and len(setting.position.names) > 0
-        beyond = f"position predicts {setting.belief.slots['belief']} exactly" if is_left else unread
-        return {
-            "r2": share_estimates([r.kept for r in readings], setting, unread),
-            "r2_beyond_position": share_estimates([r.beyond for r in readings], setting, beyond),
-            "selectivity": selectivity_estimates(readings, setting),
-            "random_subspace_r2": subspace_estimates(readings, setting, pool.resampled),
-            "silhouette": silhouette_estimates(gathered, clusters, "n" if pool.clusters is None else "n_clusters"),
-        }
 
     def _unswapped(self) -> str:
         """Why nothing was interchanged."""

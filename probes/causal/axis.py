@@ -111,11 +111,12 @@ def fit_together(
     return axes
 
 
-def fit_axes(split: Split, layers: Iterable[int], kind: Kind, scaling: Scaling) -> dict[int, Axis | None]:
-    """The axis of every one of these layers."""
+def fit_axes(split: Split, layers: Iterable[int], kind: Kind, scaling: Scaling) -> dict[int, Axis]:
+    """The axes of these layers, without those where nothing varies."""
     cloud, fitting = split.cloud, split.fitting
     entropy, units = split.sought[fitting], cloud.units[fitting]
-    return {layer: fit_axis(cloud.points[layer][fitting], entropy, units, kind, scaling) for layer in layers}
+    found = {layer: fit_axis(cloud.points[layer][fitting], entropy, units, kind, scaling) for layer in layers}
+    return {layer: axis for layer, axis in found.items() if axis is not None}
 
 
 def refit_axes(
@@ -165,10 +166,9 @@ def after_removal(
     return held_out(points, replace(split, fitting=others), readout)
 
 
-def saved(site: str, axes: Mapping[int, Axis | None], kind: str, cloud: Cloud) -> dict[str, np.ndarray]:
+def saved(site: str, axes: Mapping[int, Axis], kind: str, cloud: Cloud) -> dict[str, np.ndarray]:
     """Axes by layer in raw coordinates, zero at layers that were not cut."""
     both = np.zeros((2, cloud.n_layers, cloud.points.shape[2]))
     for layer, axis in axes.items():
-        if axis is not None:
-            both[:, layer] = axis.covector, axis.displacement
+        both[:, layer] = axis.covector, axis.displacement
     return {f"{site}.{kind}.axis": both[0], f"{site}.{kind}.displacement": both[1]}

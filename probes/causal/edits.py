@@ -128,9 +128,11 @@ class Intervention:
         return {fact: np.array([cut.facts[fact] for cut in cuts]) for fact in (cuts[0].facts if cuts else ())}
 
     def named(self, names: Iterable[Name]) -> Iterator[tuple[Name, tuple[Edit, ...]]]:
-        """The edits of these conditions, without those that a layer lacks."""
+        """The edits of these conditions, none of the baseline; those that a layer lacks are left out."""
         for name in names:
-            if name.subject == "resample":
+            if name.subject == BASELINE:
+                yield name, ()
+            elif name.subject == "resample":
                 blocks = tuple(sorted({min(layer, self.n_layers - 1) for layer in self.layers}))
                 yield name, (AblateHeads(layer=blocks, heads=self.heads, by="resample", at=self.at),)
             elif cuts := self.cuts(name.subject):

@@ -33,7 +33,7 @@ from interp.table import Table
 
 from ..measures.answers import N_CONDITIONS
 from ..measures.cloud import Cloud, n_places
-from ..measures.field_checks import refuse_too_few, refuse_unknown
+from ..measures.field_checks import TOO_FEW, check_fields, refused
 from ..measures.sample_sizes import FEW_FITTED, MIN_HALVES, with_least
 from ..measures.target import NEXT_ENTROPY, Target
 from ..programs.swaps import STREAM, Directions, Swaps, is_swap, planned_swaps, program_findings, undefined_swap
@@ -44,15 +44,7 @@ from .figures import causal_figures
 from .prompt_sample import PromptSample, rows_of
 from .quantities import QUANTITIES
 from .read import KL, LOSS, OUTCOME, SIZE, Later, Reader, read_labels, read_text, relative_axis
-from .tables import (
-    conditions_table,
-    controls_table,
-    effects_table,
-    later_table,
-    matching_table,
-    notes,
-    words,
-)
+from .tables import notes, tables_of, words
 
 N_CONTROLS = {"text": 100, "tunnel": 1000}
 SULA, MIXED = "sula", "mixed"
@@ -134,7 +126,7 @@ class Causal(Probe):
         split = self._split(base)
         cloud = split.cloud
         for layers in self._sets(cloud.n_layers):
-            axes = {layer: axis for layer, axis in self._axes(split, layers).items() if axis is not None}
+            axes = self._axes(split, layers)
             if not axes:
                 raise UsageError(
                     asked=f"the axis of {self.site} that predicts {cloud.target.words}, at layer {words(layers)}",
@@ -149,9 +141,7 @@ class Causal(Probe):
             reading = "ridge" if self.axis == "leace" else self.axis  # swaps move only what is read
             axes = fit_axes(split, swaps.depths(cloud.n_layers), reading, self.scaling)
             found = {
-                depth: {AXIS: Directions(axis.covector[None], axis.displacement[None])}
-                for depth, axis in axes.items()
-                if axis is not None
+                depth: {AXIS: Directions(axis.covector[None], axis.displacement[None])} for depth, axis in axes.items()
             }
             yield from swaps.conditions(base, found, self.seed)
 
@@ -192,8 +182,8 @@ class Causal(Probe):
             found, tables = {"kl": Estimates.undefined(why, about=about | {"n": 0})}, {}
         else:
             found = estimates(effects, under, flagged, len(split.run_rows), cloud.unit)
-            tables = self._tables(effects, under, weights, target)
-        edited = {layer: axis for layer in sets[0] if (axis := axes[layer]) is not None}
+            tables = tables_of(effects, under, weights, target)
+        edited = {layer: axes[layer] for layer in sets[0] if layer in axes}
         found |= {name: described(of, about) for name, of in self._explained(split, edited, weights).items()}
         tables |= of_swaps
         return quantities.findings(
@@ -210,10 +200,9 @@ class Causal(Probe):
         brief = Reader(np.asarray(base.rows[NEXT_ENTROPY], np.float64)[split.run_rows])
         also = (LOSS,) if base.posterior is None else (OUTCOME,)
         whole = replace(brief, also=also, later=self._later(split, intervention.layers))
-        yield Condition(str(Name(intervention.layers, BASELINE)), (), whole.needs, whole, split.run)
         n, has_heads = self._n_controls(base.prompts.is_tunnel), base.model.n_heads > 0
         names = on_the_run(intervention.layers, n, has_heads, self.axis != "pc1")
-        for name, edits in intervention.named(names):
+        for name, edits in intervention.named((Name(intervention.layers, BASELINE), *names)):
             reader = replace(whole if name.is_compared else brief, facts=intervention.facts(name.subject))
             yield Condition(str(name), edits, reader.needs, reader, split.run)
 
@@ -242,7 +231,7 @@ class Causal(Probe):
             return
         layers, n_controls = intervention.layers, self._n_controls(base.prompts.is_tunnel)
         names = Name(layers, AXIS), *compared(layers, n_controls, base.model.n_heads > 0)
-        for name, edits in ((Name(layers, BASELINE), ()), *intervention.named(names)):
+        for name, edits in intervention.named((Name(layers, BASELINE), *names)):
             on = str(replace(name, on=where))
             yield Condition(on, edits, (KL, SIZE, need), read, np.arange(n), where, n_pool)
 
@@ -262,7 +251,7 @@ class Causal(Probe):
         """The layers after the last edited one; None without any, without variation or with a single cluster."""
         cloud, sought = split.cloud, split.sought[split.run_rows]
         axes = self._axes(split, range(max(layers) + 1, cloud.n_layers))
-        penalties = {layer: axis.penalty for layer, axis in axes.items() if axis is not None}
+        penalties = {layer: axis.penalty for layer, axis in axes.items()}
         prompt, cluster = (
             np.unique(names[split.run_rows], return_inverse=True)[1] for names in (cloud.prompts, cloud.units)
         )
@@ -274,7 +263,7 @@ class Causal(Probe):
     def _split(self, base: Capture) -> Split:
         return Split.of(Cloud.of(base, Need(self.site), Target(self.target)), self.n_prompts, self.seed)
 
-    def _axes(self, split: Split, layers: Iterable[int]) -> dict[int, Axis | None]:
+    def _axes(self, split: Split, layers: Iterable[int]) -> dict[int, Axis]:
         return fit_axes(split, layers, self.axis, self.scaling)
 
     def _n_controls(self, is_tunnel: bool) -> int:
@@ -299,42 +288,26 @@ class Causal(Probe):
         found = Estimates.shares(errors, totals, weights, why="" if totals.any() else "the entropy does not vary")
         return {name: found.at([place]) for place, name in enumerate(names)}
 
-    def _tables(
-        self, effects: Effects, under: Mapping[str, Readout], weights: np.ndarray, target: Target
-    ) -> dict[str, Table]:
-        later = later_table(under, effects, target)
-        return {
-            "effects": target.named_in(effects_table(effects)), "conditions": conditions_table(under, weights),
-            **({"later_layers": later} if later else {}),
-            "matching": matching_table(under, effects, target), "controls": controls_table(effects),
-        }  # fmt: skip
-
     def _sets(self, count: int) -> tuple[tuple[int, ...], ...]:
         """The layers of every intervention, counted from 0."""
         words: dict[Layer, Iterable[int]] = {"middle": (count // 2,), "all": range(count)}
         words |= {layer: (layer % count,) for layer in range(-count, count)}
         if not {layer for each in self.layers for layer in each} <= set(words):
             what = "depths" if self.site == "resid" else "layers"
-            raise self._refused("layers", f"the model has the {what} 0 to {count - 1}", _LAYERS)
+            raise refused(self, "layers", f"the model has the {what} 0 to {count - 1}", _LAYERS)
         sets = ({number for layer in each for number in words[layer]} for each in self.layers)
         return tuple(dict.fromkeys(tuple(sorted(each)) for each in sets))
-
-    def _refused(self, field: str, found: str, fix: str) -> UsageError:
-        return UsageError(asked=f"causal.{field} = {getattr(self, field)!r}", found=found, fix=fix)
 
     def refuse(self, prompts: PromptSet) -> None:
         Target(self.target).refuse(prompts)
 
     def refuse_fields(self, n_layers: int | None) -> None:
-        refuse_unknown(self)
+        check_fields(self, {"n_prompts": 4, "n_controls": 19, "n_bootstrap": 20})
         if not self.layers or not all(self.layers):
-            raise self._refused("layers", "an intervention edits one layer or several", _LAYERS)
-        least = {"n_prompts": 4, "n_controls": 19, "n_bootstrap": 20}
-        few = "too few to fit on, or to say what chance alone would give"
-        refuse_too_few(self, least, few)
+            raise refused(self, "layers", "an intervention edits one layer or several", _LAYERS)
         if not 0 <= self.n_sula <= MOST_SULA:
-            found = few if self.n_sula < 0 else "there are not so many"
-            raise self._refused("n_sula", found, f"Choose 0 or more, up to {MOST_SULA}.")
+            found = TOO_FEW if self.n_sula < 0 else "there are not so many"
+            raise refused(self, "n_sula", found, f"Choose 0 or more, up to {MOST_SULA}.")
         if n_layers is not None:
             self._sets(n_places(self.site, n_layers))
 

@@ -57,6 +57,18 @@ _MATCHED = {
 }
 
 
+def tables_of(
+    effects: Effects, under: Mapping[str, Readout], weights: Num[np.ndarray, "resample prompt"], target: Target
+) -> dict[str, Table]:
+    """All of them by name; `weights` resample the prompts of the run."""
+    later = later_table(under, effects, target)
+    return {
+        "effects": target.named_in(effects_table(effects)), "conditions": conditions_table(under, weights),
+        **({"later_layers": later} if later else {}),
+        "matching": matching_table(under, effects, target), "controls": controls_table(effects),
+    }  # fmt: skip
+
+
 def effects_table(effects: Effects) -> Table:
     """One row for each readout of each intervention."""
     beyond, z = (replace(of, null=None, p=None) for of in (effects.beyond, effects.z))

@@ -30,7 +30,7 @@ from interp.statistics.resampling import random_signs, shuffles
 from interp.statistics.units import Units, clusters_of
 
 from ..measures.cloud import Cloud
-from ..measures.field_checks import refuse_too_few
+from ..measures.field_checks import check_fields
 from ..measures.sample_sizes import MIN_CLOUD
 from .experts import ROUTED, experts
 from .figures import component_figures
@@ -94,7 +94,7 @@ class Components(Probe):
         return (*(Need(site) for site in (*_STREAM, *_LOGITS, *_CURVES)), DECODED, *((ROUTED,) if self.experts else ()))
 
     def refuse_fields(self, n_layers: int | None) -> None:
-        refuse_too_few(self, {"n_permutations": 24, "n_bootstrap": 20}, "too few to make a reference distribution from")
+        check_fields(self, {"n_permutations": 24, "n_bootstrap": 20})
 
     def analyse(self, base: Capture, under: Mapping[str, Readout]) -> Findings:
         self.refuse_fields(base.model.n_layers)

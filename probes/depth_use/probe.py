@@ -24,7 +24,7 @@ from interp.prompting.tunnel_sequences import copied_name
 from interp.statistics.estimates import Estimates
 from interp.statistics.quantities import Quantities, Quantity
 
-from ..measures.field_checks import refuse_too_few
+from ..measures.field_checks import check_fields
 from ..measures.harm import (
     NOTHING_TRIED,
     OUTCOME,
@@ -39,8 +39,7 @@ from ..measures.harm import (
     read_scores,
     units_of,
 )
-from ..measures.prompt_effects import harm_estimates
-from ..measures.sign_flips import flipped_means
+from ..measures.sign_flips import flipped_means, harm_estimates
 from .figures import depth_figures
 
 _DIVERGENCE = "a divergence from the unedited prediction: 0 without an edit, never below"
@@ -150,8 +149,7 @@ class DepthUse(Probe):
     figures = staticmethod(depth_figures)
 
     def refuse_fields(self, n_layers: int | None) -> None:
-        least = {"copies": 1, "n_prompts": 2, "n_permutations": 19, "n_bootstrap": 20}
-        refuse_too_few(self, least, "too few for what is made of them")
+        check_fields(self, {"copies": 1, "n_prompts": 2, "n_permutations": 19, "n_bootstrap": 20})
 
     def _copies(self, base: Capture) -> tuple[int, ...]:
         """1 .. `copies`; none where nothing says that repeated evidence is legal, or sequences are too short."""

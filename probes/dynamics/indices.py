@@ -8,11 +8,11 @@ import numpy as np
 from interp.statistics.estimates import Estimates
 from interp.statistics.units import Units
 
-from .training import FRAME, VALUES, Training
+from .training import FRAME, VALUE, Training
 from .training_curves import Curve, interval_of, settled, value_at
 
 _MOST_UNDEFINED = 0.05
-_OTHERS = {"_kl": "kl", "_output": "output", "_values": VALUES}
+_OTHERS = {"_kl": "kl", "_output": "output", "_values": VALUE}
 """Other curves that the frame is compared with, by the ending of the index."""
 
 _NOWHERE = {"where": "nowhere.", "what": "undefined"}
@@ -38,7 +38,7 @@ def indices(training: Training, epsilon: float) -> dict[str, Estimates]:
     is_left = _bootstrapped(left) if np.isfinite(left[0]) else Estimates.undefined("the error does not settle")
     found = {"dissociation_index": against(error), "frame_left": units.about(is_left)}
     found |= {f"dissociation_index{end}": against(curves[name]) for end, name in _OTHERS.items() if name in curves}
-    followed = {FRAME: frame, "error": error, VALUES: curves.get(VALUES)}
+    followed = {FRAME: frame, "error": error, VALUE: curves.get(VALUE)}
     found |= {f"{name}_step": _step(steps, curve, epsilon, units) for name, curve in followed.items() if curve}
     return found
 

@@ -27,25 +27,20 @@ from typing import ClassVar
 import numpy as np
 
 from interp.capture import Capture
-from interp.errors import UsageError
 from interp.findings import Findings
 from interp.need import Need
 from interp.probe import AnalysisCost, Probe, Readout, Sentences
 from interp.statistics.quantities import Quantities
 from interp.statistics.units import Units
 
-from ..measures.cloud import refuse_layer
-from ..measures.field_checks import refuse_too_few
+from ..measures.field_checks import check_fields, refused
 from ..measures.sample_sizes import MIN_CLOUD
 from .exchange import exchange_numbers, exchange_table, unexchanged
 from .figures import dynamics_figures
 from .indices import indices, undefined_index
 from .quantities import QUANTITIES
 from .read import EXCHANGED, NEEDS, errors, read_checkpoint, read_exchanged
-from .tables import points_table, step_layer_table, step_table
-from .training import Training
-
-_LEAST = {"n_permutations": 19, "n_bootstrap": 20}
+from .training import Training, points_table, step_layer_table, step_table
 
 
 @dataclass(frozen=True)
@@ -142,11 +137,7 @@ class Dynamics(Probe):
         return tuple(notes)
 
     def refuse_fields(self, n_layers: int | None) -> None:
-        refuse_too_few(self, _LEAST, "too few to make a reference distribution from")
-        refuse_layer(self.layer, n_layers)
+        check_fields(self, {"n_permutations": 19, "n_bootstrap": 20}, n_layers, "layer")
         if not 0 < self.epsilon < 1:
-            raise UsageError(
-                asked=f"dynamics.epsilon = {self.epsilon}",
-                found="it is a fraction of the first distance",
-                fix="Choose a number between 0 and 1, such as 0.1.",
-            )
+            fix = "Choose a number between 0 and 1, such as 0.1."
+            raise refused(self, "epsilon", "it is a fraction of the first distance", fix)

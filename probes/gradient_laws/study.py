@@ -25,7 +25,7 @@ from interp.study import Study
 from interp.system.progress import Report
 from interp.table import Table
 
-from ..measures.field_checks import refuse_too_few
+from ..measures.field_checks import check_fields, refused
 from .figures import gradient_figures
 from .quantities import LAWS, QUANTITIES
 from .routing import MEASURES, Pairs, Routed
@@ -73,7 +73,10 @@ class GradientLaws(Study):
         from interp.hooks.layer_gradients import in_float64, layer_gradients, queries_and_keys, step_all_weights
         from interp.loading.load import load
 
-        self._check_fields()
+        check_fields(self, _LEAST)
+        if not 0 < self.step <= _LONGEST_STEP:
+            fix = f"Choose one above 0, at most {_LONGEST_STEP}."
+            raise refused(self, "step", "a law of first order wants a small step", fix)
         model = in_float64(load(self.model), n_copies=2 if self.is_whole else 1)
         layer = self._layer(model)
         heads = list(range(model.info.n_heads)) if self.head is None else [self.head]
@@ -192,22 +195,10 @@ class GradientLaws(Study):
 
     def _layer(self, model: "Model") -> int:
         n_layers, n_heads = model.info.n_layers, model.info.n_heads
-        if not -n_layers <= self.layer < n_layers:
-            raise self._refusal(
-                "layer", f"{model.name} has {n_layers}", f"Choose 0 to {n_layers - 1}, or -1 for the last."
-            )
+        check_fields(self, {}, n_layers, "layer")
         if self.head is not None and not 0 <= self.head < n_heads:
-            raise self._refusal("head", f"{model.name} has {n_heads} a layer", f"Choose 0 to {n_heads - 1}, or none.")
+            raise refused(self, "head", f"{model.name} has {n_heads} a layer", f"Choose 0 to {n_heads - 1}, or none.")
         return self.layer % n_layers
-
-    def _check_fields(self) -> None:
-        refuse_too_few(self, _LEAST, "too few for what is made of them")
-        if not 0 < self.step <= _LONGEST_STEP:
-            fix = f"Choose one above 0, at most {_LONGEST_STEP}."
-            raise self._refusal("step", "a law of first order wants a small step", fix)
-
-    def _refusal(self, field: str, found: str, fix: str) -> UsageError:
-        return UsageError(asked=f"gradient_laws.{field} = {getattr(self, field)}", found=found, fix=fix)
 
 
 def _pairs(found: "LayerGradients", after: "torch.Tensor", heads: list[int]) -> Pairs:

@@ -14,21 +14,19 @@ Source: Paper I (arXiv 2512.22471), head ablation and layer bypass on wind tunne
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
 from interp.capture import Capture, ModelInfo
-from interp.errors import PromptError, UsageError
+from interp.errors import PromptError
 from interp.findings import Findings
 from interp.need import Need
 from interp.probe import Condition, Planned, Probe, Readout, Screen, Sentences
-from interp.statistics.estimates import Estimates
 from interp.statistics.quantities import Quantities
-from interp.statistics.resampling import bootstrap_weights
 from interp.statistics.units import mean_of_units
 
-from ..measures.field_checks import refuse_too_few, refuse_unknown
+from ..measures.field_checks import check_fields, refused
 from ..measures.harm import (
     NOTHING_TRIED,
     OUTCOME,
@@ -42,21 +40,20 @@ from ..measures.harm import (
     read_scores,
     units_of,
 )
-from ..measures.prompt_effects import top_head
 from .choice import Choice
 from .edits import UNEDITED, How, Named, Plan
 from .estimates import (
-    agreement,
+    by_draw,
+    by_head_table,
+    by_layer_table,
     bypass,
     compounding,
+    head_estimates,
     late_attention,
-    missed,
-    top_effect,
-    top_head_estimates,
+    sets_table,
 )
 from .figures import heads_figures
 from .quantities import QUANTITIES
-from .tables import by_draw, by_head_table, by_layer_table, sets_table
 
 _LEAST = {
     "n_prompts": 2,
@@ -120,7 +117,8 @@ class Heads(Probe):
             return None
         heads = range(plan.n_all)
         edits = {plan.screened(how, draw): plan.ablated(how, heads, draw) for how, draw in plan.kinds}
-        return Screen(edits, self._screened_by(base), self.n_draws, self._chosen(base), self.seed)
+        measure: Any = chosen_measure(self.measure, base.prompts)
+        return Screen(edits, measure, self.n_draws, self._chosen(base), self.seed)
 
     def conditions(self, base: Capture) -> Iterable[Condition]:
         """The unedited model, layers and sets; single heads and random subspaces where no screen chooses them."""
@@ -195,7 +193,7 @@ class Heads(Probe):
         tables = {"by_layer": by_layer_table(scores, plan, measures, error)}
         notes = self._notes(base, choice, scores, primary)
         if plan.n_all > 1:
-            found |= self._heads(scores, choice, primary, error)
+            found |= head_estimates(scores, choice, primary, error, self.n_bootstrap, self.seed)
             tables["by_head"] = by_head_table(scores, choice, measures, primary)
         if plan.set_sizes:
             found["compounding"] = compounding(scores, choice, primary)
@@ -203,29 +201,6 @@ class Heads(Probe):
         return QUANTITIES.findings(self.name, QUANTITIES.scalars(found), tables, notes=notes)
 
     figures = staticmethod(heads_figures)
-
-    def _heads(self, scores: Scores, choice: Choice, primary: str, error: str) -> dict[str, Estimates]:
-        """The primary ablation by both measures, and other ablations by the primary one."""
-        found: dict[str, Estimates] = {}
-        plan = choice.plan
-        stands_for = choice.stands_for(self.n_bootstrap, np.random.default_rng([self.seed, 10]))
-        asked = {"" if choice.is_primary(how) else f"_{how}": (how, primary) for how in plan.how}
-        if error != primary:
-            asked[f"_{error}"] = plan.how[0], error
-        for suffix, (how, measure) in asked.items():
-            effects = by_draw(scores, choice, how, measure).mean(axis=0)
-            top = top_head(effects, scores.units, scores.signs, stands_for if choice.is_primary(how) else 1.0)
-            ratio, share, layer = top_head_estimates(scores, choice, top, how, measure)
-            found |= {f"top_head_ratio{suffix}": ratio, f"top_head_share{suffix}": share}
-            if not suffix:
-                found["top_head_layer"] = layer
-                found["top_head_effect"] = top_effect(scores, choice, top, effects, measure)
-                if plan.is_screened:
-                    sample, rng = np.arange(len(plan.sample)), np.random.default_rng([self.seed, 11])
-                    counts = bootstrap_weights(sample, None, self.n_bootstrap, rng)
-                    found["screen_agreement"] = agreement(scores, choice, effects, measure, counts)
-                    found["screen_missed"] = missed(choice, effects, measure)
-        return found
 
     def _plan(self, info: ModelInfo) -> Plan:
         shape, how = (info.n_layers, info.n_heads, info.d_head), tuple(dict.fromkeys(self.how))
@@ -237,17 +212,6 @@ class Heads(Probe):
         leaves_out = everything.n_all > self.n_screened + self.n_sampled
         saves = leaves_out and 2 * sum(screened.counted().values()) < sum(everything.counted().values())
         return screened if self.screen == "on" or (can and saves) else everything
-
-    def _screened_by(self, base: Capture) -> Literal["posterior_kl", "next_kl", "loss"]:
-        """The measure that the screen estimates; a distance of entropies has none."""
-        measure = chosen_measure(self.measure, base.prompts)
-        if measure == "posterior_kl" or measure == "next_kl" or measure == "loss":
-            return measure
-        raise UsageError(
-            asked=f"a screen of heads by {measure}",
-            found="a distance has a kink where it is small, and no slope there",
-            fix="Screen by another measure, or measure all heads (--set heads.screen=off).",
-        )
 
     def _chosen(self, base: Capture) -> np.ndarray:
         return choose_prompts(base, self.n_prompts, self.seed)
@@ -264,14 +228,17 @@ class Heads(Probe):
         return np.isin(scores.units.cluster, clusters[: len(clusters) // 2])
 
     def refuse_fields(self, n_layers: int | None) -> None:
-        refuse_unknown(self)
-        refuse_too_few(self, _LEAST, "too few for what is made of them")
+        check_fields(self, _LEAST)
         if self.n_sampled <= self.n_screened:
-            raise UsageError(
-                asked=f"heads.n_sampled = {self.n_sampled} with n_screened = {self.n_screened}",
-                found="the random heads may all be among those that the screen chooses, and then say nothing of others",
-                fix="Draw more heads than the screen chooses.",
+            found = (
+                f"with n_screened = {self.n_screened}, the random heads may all be among those that the screen "
+                "chooses, and then say nothing of others"
             )
+            raise refused(self, "n_sampled", found, "Draw more heads than the screen chooses.")
+        if self.screen == "on" and self.measure == "entropy_error":
+            found = "a distance has a kink where it is small, and no slope that a screen could estimate"
+            fix = "Screen by another measure, or measure all heads (--set heads.screen=off)."
+            raise refused(self, "measure", found, fix)
 
     def _notes(self, base: Capture, choice: Choice, scores: Scores, primary: str) -> tuple[str, ...]:
         plan = choice.plan

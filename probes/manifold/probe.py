@@ -31,9 +31,9 @@ from interp.statistics.quantities import Quantities
 from interp.statistics.spectra import Axes, Scaling, scaled
 from interp.system.threads import side_by_side
 
-from ..measures.cloud import Cloud, own_number, refuse_layer
+from ..measures.cloud import Cloud, own_number
 from ..measures.entropy_correlation import Order, WithinToken
-from ..measures.field_checks import refuse_too_few, refuse_unknown
+from ..measures.field_checks import check_fields
 from ..measures.geometry import count_distinct, dimension_estimates, spectral_estimates, spectrum_table
 from ..measures.halves import recurs
 from ..measures.layers import Scale
@@ -43,8 +43,7 @@ from ..measures.target import EXACT_ENTROPY, NEXT_ENTROPY, Target
 from .domains import restriction
 from .figures import manifold_figures
 from .quantities import QUANTITIES
-from .refitting import N_AXES, FirstAxis
-from .robustness import dropped_estimates, stability_estimates, without_loudest
+from .robustness import N_AXES, FirstAxis, dropped_estimates, stability_estimates, without_loudest
 
 BY_LAYER = (
     "Layer by layer: value, 95 % interval (_low, _high), null with its 95 % band, and p over all layers. Correlations "
@@ -55,11 +54,7 @@ BY_LAYER = (
 Treat = Callable[[Cloud, np.ndarray], Order]
 """Coordinates and the target of a cloud unchanged, or as ranks within groups."""
 
-_TOO_FEW = {
-    "per_quintile": "that draws nothing",
-    "n_dropped": "that leaves out nothing",
-    "n_splits": "one half split is no mean over half splits",
-}
+_LEAST = {"n_dropped": 1, "n_splits": 2, "n_permutations": 19, "n_null": 20, "n_bootstrap": 20, "per_quintile": 1}
 
 
 @dataclass(frozen=True)
@@ -214,11 +209,7 @@ class Manifold(Probe):
         Target(self.target).refuse(prompts)
 
     def refuse_fields(self, n_layers: int | None) -> None:
-        least = {"n_permutations": 19, "n_null": 20, "n_bootstrap": 20}
-        refuse_unknown(self)
-        refuse_too_few(self, least, "too few to make a reference distribution from")
-        refuse_too_few(self, {"per_quintile": 1, "n_dropped": 1, "n_splits": 2}, _TOO_FEW)
-        refuse_layer(self.layer, n_layers, self.site)
+        check_fields(self, _LEAST, n_layers, "layer", self.site)
 
     def _notes(self, cloud: Cloud, small: Cloud, pool: Cloud, layer: int) -> list[str]:
         notes = [

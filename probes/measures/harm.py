@@ -26,7 +26,7 @@ from interp.statistics.units import Units, clusters_of
 from interp.table import LABEL
 
 from .answers import MAIN, Answers
-from .prompt_effects import harm_estimates
+from .sign_flips import harm_estimates
 
 OUTCOME = Need("outcome_log_prob")
 CHANGED = Need("next_kl")

@@ -35,6 +35,16 @@ def flip_p(
     return maximum_statistic_p(np.abs(mean_of_units(gain)) / scale, np.abs(flipped_means(gain, signs)) / scale)
 
 
+def harm_estimates(
+    effects: Float[np.ndarray, "unit entry"], units: Units, signs: Float[np.ndarray, "permutation unit"] | None
+) -> Estimates:
+    """Means over units; `p` two-sided, corrected over all entries by the largest.
+
+    Without `signs` there is no p: a divergence is never negative.
+    """
+    return replace(units.estimates(effects), p=None if signs is None else flip_p(effects, signs))
+
+
 MEAN_METHOD = "percentile bootstrap over {drawn}s within strata"
 
 

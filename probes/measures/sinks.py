@@ -5,15 +5,14 @@ With a large sink, the variant without the first position is the headline; other
 is significant only if the variant agrees.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 import numpy as np
-from jaxtyping import Bool, Float
 
 from interp.findings import ALPHA, Control
 from interp.statistics.quantities import Quantities, Quantity
-from interp.statistics.units import mean_of_units
+from interp.table import Table
 
 SINK_LEVEL = 0.1
 """Mean weight on the first position, beyond what a uniform row would give it, above which it is a sink.
@@ -68,19 +67,11 @@ def sink_note(sink: float) -> str:
     )
 
 
-def turned(
-    gain: Float[np.ndarray, "unit entry"], variant: Float[np.ndarray, "unit entry"]
-) -> Bool[np.ndarray, " entry"]:
-    """Where the mean gain and its variant without the first position have opposite signs."""
-    return mean_of_units(gain) * mean_of_units(variant) < 0
-
-
-def turned_heads_note(
-    what: str, turns: Bool[np.ndarray, " entry"], p: Float[np.ndarray, " entry"],
-    variant_p: Float[np.ndarray, " entry"], n_heads: int,
-) -> tuple[str, ...]:  # fmt: skip
-    """Names the heads (layer.head) where the sign changes and either of the two is significant; nothing if none."""
-    named = [f"{i // n_heads}.{i % n_heads}" for i in np.flatnonzero(turns & (np.fmin(p, variant_p) <= ALPHA))]
+def turned_heads_note(what: str, heads: Table, pair: Iterable[str]) -> tuple[str, ...]:
+    """Names the heads (layer.head) where the sign changes and either of the `pair` is significant; nothing if none."""
+    least_p = np.fmin(*(heads[f"{name}_p"] for name in pair))
+    mine = heads.where(heads["turns"] & (least_p <= ALPHA))
+    named = [f"{layer}.{head}" for layer, head in zip(mine["layer"], mine["head"], strict=True)]
     if not named:
         return ()
     more = f" and {len(named) - _MOST_NAMED} more (by_head, column turns)" if len(named) > _MOST_NAMED else ""

@@ -25,8 +25,8 @@ from interp.statistics.units import Units
 from interp.system.threads import side_by_side
 from interp.table import Table
 
-from ..measures.cloud import Cloud, refuse_layer
-from ..measures.field_checks import refuse_too_few, refuse_unknown
+from ..measures.cloud import Cloud
+from ..measures.field_checks import check_fields
 from ..measures.finite import finite
 from ..measures.geometry import count_distinct
 from ..measures.key_cosines import (
@@ -95,9 +95,7 @@ class Orthogonality(Probe):
         return tuple(_NEEDS) if self.definition == "all" else (self.definition,)
 
     def refuse_fields(self, n_layers: int | None) -> None:
-        refuse_unknown(self)
-        refuse_too_few(self, {"n_tokens": 2, "n_null": 20, "n_bootstrap": 20}, "too few to compare anything with")
-        refuse_layer(self.layer, n_layers)
+        check_fields(self, {"n_tokens": 2, "n_null": 20, "n_bootstrap": 20}, n_layers, "layer")
 
     def analyse(self, base: Capture, under: Mapping[str, Readout]) -> Findings:
         self.refuse_fields(base.model.n_layers)

@@ -30,7 +30,7 @@ from ..measures.depth_curve import depth_estimates
 from ..measures.finite import finite_or_absent
 from ..measures.profiles import Profile, profile_columns
 from ..measures.sign_flips import flip_p, gain_estimates
-from ..measures.sinks import read_first, sink_note, turned, turned_heads_note, without_first
+from ..measures.sinks import read_first, sink_note, turned_heads_note, without_first
 from .binding import KEYS, MASS_BEFORE, binding_findings
 from .figures import alignment_figures
 from .items import WHOLE_ROWS, class_masses, item_findings
@@ -76,17 +76,15 @@ class QKAlignment(Probe):
         items = item_findings(drawn, (self.n_permutations, self.n_bootstrap), rng)
         binding = binding_findings(base, self.n_permutations, rng)
         gains, bare = ([name for name in profiles if name.endswith(end)] for end in ("_gain", ("_null", "_uniform")))
-        columns, of_heads = profile_columns(units, signs, profiles, gains=gains, bare=bare)
+        both = [f"{name}_gain" for name in ("logit", without_first("logit"))]
+        columns, of_heads = profile_columns(units, signs, profiles, both, gains=gains, bare=bare)
         fractions = {name: "fraction" for name in profiles if name.startswith("mass_")}
         by_layer = QUANTITIES.table(columns, f"Means over heads and prompts, {_BANDS}.", **fractions)
-        both = [f"{name}_gain" for name in ("logit", without_first("logit"))]
-        of_heads["turns"] = turned(*(profiles[name].reshape(units.n, -1) for name in both))
         caption = (
             f"Means over prompts, {_BANDS}; turns: the gain of logit has the other sign without the first position."
         )
         by_head = QUANTITIES.table(of_heads, caption, **fractions)
-        p, variant_p = (by_head[f"{name}_p"] for name in both)
-        turning = turned_heads_note("logit", by_head["turns"], p, variant_p, profiles["logit"].shape[2])
+        turning = turned_heads_note("logit", by_head, both)
         sink = float(mean_of_units(profiles["mass_first"] - profiles["mass_first_uniform"]).mean())
         note = (
             "Attended keys are the fewest that hold half of a row's weight; rows over a single key have none that are "

@@ -32,13 +32,12 @@ from interp.statistics.resampling import bootstrap_weights
 
 from ..measures.answers import Answers
 from ..measures.calibration import calibration
-from ..measures.cloud import Cloud, own_number, refuse_layer
-from ..measures.field_checks import refuse_too_few, refuse_unknown
+from ..measures.cloud import Cloud, own_number
+from ..measures.field_checks import check_fields
 from ..measures.permutations import permutations_within
 from ..measures.sample_sizes import FEW_HALVED, MIN_HALVES, with_least
-from .axes import AXES, N_HALF_SPLITS, Halved, fit_axes
 from .figures import sula_figures
-from .movement import movement_of_halves
+from .movement import AXES, N_HALF_SPLITS, Halved, fit_axes, movement_of_halves
 from .quantities import AFTER_FIRST, MOVEMENTS, QUANTITIES
 from .tables import (
     along_table,
@@ -52,7 +51,6 @@ Tests = dict[tuple[str, str], dict[str, Estimates]]
 """Correlations by condition, and whether rows without evidence are in."""
 
 _STILL = "the coordinate never varies here, or what it is compared with does not"
-_LEAST = {"n_permutations": 19, "n_bootstrap": 20}
 _BAYES = (0.8, 1.25)
 """What counts as following Bayes' rule, whose slope and skill are 1."""
 
@@ -154,9 +152,7 @@ class Sula(Probe):
     figures = staticmethod(sula_figures)
 
     def refuse_fields(self, n_layers: int | None) -> None:
-        refuse_unknown(self)
-        refuse_too_few(self, _LEAST, "too few to say what chance alone would give")
-        refuse_layer(self.layer, n_layers)
+        check_fields(self, {"n_permutations": 19, "n_bootstrap": 20}, n_layers, "layer")
 
     def _rng(self, *key: int) -> np.random.Generator:
         return np.random.default_rng([self.seed, *key])

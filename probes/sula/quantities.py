@@ -9,7 +9,7 @@ from interp.findings import Control
 from interp.statistics.quantities import Quantities, Quantity
 
 from ..measures.calibration import CALIBRATION
-from .axes import N_HALF_SPLITS
+from .movement import N_HALF_SPLITS
 
 AFTER_FIRST = "_after_first"
 _WITHOUT_FIRST = "on prompts with evidence alone"

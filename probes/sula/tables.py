@@ -15,8 +15,7 @@ from interp.table import Table
 from ..measures.answers import Answers
 from ..measures.maps import snippets
 from ..measures.permutations import mean_bands, rearranged_within
-from .axes import AXES
-from .movement import VARIABLES
+from .movement import AXES, VARIABLES
 from .quantities import QUANTITIES
 
 

@@ -31,19 +31,27 @@ from interp.statistics.resampling import shuffles
 from interp.statistics.spectra import Scaling
 from interp.system.threads import side_by_side
 
-from ..measures.cloud import Cloud, own_number, refuse_layer
-from ..measures.field_checks import refuse_too_few, refuse_unknown
+from ..measures.cloud import Cloud, own_number
+from ..measures.field_checks import check_fields
 from ..measures.halves import N_HALF_SPLITS, HalfSplit, cloud_permutations, half_splits_of, label_by_type, orders_within
 from ..measures.layers import Layer, at_same_layer, by_site, layer_columns, layers_of
 from ..measures.nuisances import Design, nuisance_design
 from ..measures.sample_sizes import FEW_HALVED, MIN_HALVES, MIN_LEVEL
 from ..measures.target import EXACT_ENTROPY, NEXT_ENTROPY, Target
-from .evaluation import FEW_RECUR, FEW_TOGETHER, Evaluation, axis_columns, predicted_by_nuisances
+from .evaluation import (
+    BY_AXIS,
+    FEW_RECUR,
+    FEW_TOGETHER,
+    Evaluation,
+    axis_columns,
+    by_layer_table,
+    held_out_table,
+    predicted_by_nuisances,
+)
 from .figures import axis_figures
 from .quantities import ENDINGS, KEPT, PREVIOUS, QUANTITIES, WITHIN_CLUSTERS, WITHIN_TOKEN
 from .readout import AXES, PlaceRead, read_place
 from .setting import SURPRISAL, Treatment, previous_of, surprisal_of
-from .tables import BY_AXIS, by_layer_table, held_out_table
 
 Site = Literal["v", "z", "resid"]
 N_CONTROLS = 20
@@ -97,9 +105,7 @@ class ValueAxis(Probe):
         Target(self.target).refuse(prompts)
 
     def refuse_fields(self, n_layers: int | None) -> None:
-        refuse_unknown(self)
-        refuse_too_few(self, {"n_permutations": 19}, "too few to say what chance alone would give")
-        refuse_layer(self.layer, n_layers, self.sites[0])
+        check_fields(self, {"n_permutations": 19}, n_layers, "layer", *self.sites[:1])
 
     def analyse(self, base: Capture, under: Mapping[str, Readout]) -> Findings:
         self.refuse_fields(base.model.n_layers)

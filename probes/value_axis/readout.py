@@ -23,8 +23,7 @@ from interp.statistics.ratio import ratio
 from interp.statistics.resampling import members_of
 from interp.statistics.ridge import ALONE, PENALTIES, RowAxes, left_out_error
 
-from ..measures.half_forms import HalfForm
-from ..measures.halves import HalfSplit
+from ..measures.halves import HalfForm, HalfSplit
 from ..measures.layers import ScaledRows
 from .quantities import KEPT, WITHIN_TOKEN
 

@@ -28,11 +28,10 @@ from interp.statistics.resampling import bootstrap_weights, shuffles
 from interp.statistics.ridge import fit_ridge
 from interp.system.threads import side_by_side
 
-from ..measures.cloud import Cloud, refuse_layer
-from ..measures.field_checks import refuse_too_few, refuse_unknown
+from ..measures.cloud import Cloud
+from ..measures.field_checks import check_fields
 from ..measures.finite import finite
-from ..measures.half_forms import HalfForm
-from ..measures.halves import N_HALF_SPLITS, HalfSplit, half_splits_of
+from ..measures.halves import N_HALF_SPLITS, HalfForm, HalfSplit, half_splits_of
 from ..measures.layers import ScaledRows
 from ..measures.sample_sizes import FEW_HALVES, MIN_HALVES, with_least
 from .figures import workspace_figures
@@ -139,9 +138,7 @@ class Workspace(Probe):
         return STREAM, GRAM, EMBEDDING, *FRAMES[self.frame][1]
 
     def refuse_fields(self, n_layers: int | None) -> None:
-        refuse_unknown(self)
-        refuse_too_few(self, {"rank": 1, "n_null": 19}, "too few for what is made of them")
-        refuse_layer(self.depth, n_layers, "resid")
+        check_fields(self, {"rank": 1, "n_null": 19}, n_layers, "depth", "resid")
 
     def analyse(self, base: Capture, under: Mapping[str, Readout]) -> Findings:
         self.refuse_fields(base.model.n_layers)

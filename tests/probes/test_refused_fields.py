@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from interp.probes.heads.probe import Heads
 from interp.probes.manifold.probe import Manifold
-from interp.probes.measures.field_checks import refuse_too_few, refuse_unknown
+from interp.probes.measures.field_checks import TOO_FEW, check_fields
 
 from interp.errors import UsageError
 from interp.registry import entries, load_entry
@@ -61,25 +61,22 @@ def test_layers_count_from_either_end_and_no_other_is_taken(name):
     probe = load_entry("probe", name)()
     for layer in (0, 2, -1, -3):
         replace(probe, layer=layer).refuse_fields(3)
-    for layer in (4, -5) if name == "belief" else (3, -4):  # which counts depths
-        with pytest.raises(UsageError, match="the model has layers 0 to"):
+    wrong, found = ((4, -5), "depths 0 to 3") if name == "belief" else ((3, -4), "layers 0 to 2")
+    for layer in wrong:
+        with pytest.raises(UsageError, match=rf"{name}\.layer = {layer}: the model has {found}"):
             replace(probe, layer=layer).refuse_fields(3)
 
 
-def test_fields_below_their_least_value_are_named_in_words_of_their_own():
-    probe = replace(Manifold(), n_null=3, n_bootstrap=2)
+def test_the_first_field_below_its_least_value_is_named():
+    least = {"n_permutations": 19, "n_null": 20, "n_bootstrap": 20}
     with pytest.raises(UsageError) as caught:
-        refuse_too_few(probe, {"n_permutations": 19, "n_null": 20, "n_bootstrap": 20}, "too few")
+        check_fields(replace(Manifold(), n_null=3, n_bootstrap=2), least)
     assert (caught.value.asked, caught.value.found, caught.value.fix) == (
-        "manifold.n_null = 3", "too few", "Choose 20 or more.",
+        "manifold.n_null = 3", TOO_FEW, "Choose 20 or more.",
     )  # fmt: skip
-    refuse_too_few(Manifold(n_null=20), {"n_null": 20}, "too few")
-    with pytest.raises(UsageError, match="that draws nothing"):
-        refuse_too_few(
-            Manifold(per_quintile=0), {"n_null": 20, "per_quintile": 1}, {"per_quintile": "that draws nothing"}
-        )
+    check_fields(Manifold(n_null=20), {"n_null": 20})
     assert Heads().n_prompts is None
-    refuse_too_few(Heads(), {"n_prompts": 2}, "too few")
+    check_fields(Heads(), {"n_prompts": 2})
 
 
 @pytest.mark.parametrize(
@@ -92,10 +89,10 @@ def test_fields_below_their_least_value_are_named_in_words_of_their_own():
 )
 def test_words_that_the_type_of_a_field_does_not_name_are_refused(field, value, fix):
     probe = Heads()
-    refuse_unknown(probe)
+    check_fields(probe, {})
     object.__setattr__(probe, field, value)  # types are checked while tests run, and not for users
     with pytest.raises(UsageError) as caught:
-        refuse_unknown(probe)
+        check_fields(probe, {})
     assert (caught.value.asked, caught.value.fix) == (f"heads.{field} = {value!r}", fix)
 
 

@@ -55,7 +55,7 @@ def untimed(*probes, **options) -> Plan:
 @pytest.mark.parametrize(("probe", "fields", "found"), [
     ("manifold", {"layer": 3}, "layers 0 to 2"),
     ("manifold", {"n_null": 5}, "too few"),
-    ("value_axis", {"sites": ("resid",), "layer": 4}, "layers 0 to 3"),
+    ("value_axis", {"sites": ("resid",), "layer": 4}, "depths 0 to 3"),
     ("causal", {"layers": "7"}, "layers 0 to 2"),
 ])  # fmt: skip
 def test_fields_that_do_not_serve_are_refused_before_a_prompt_is_read(probe, fields, found):

@@ -10,6 +10,7 @@ from interp.probes.belief.estimates import (
     Scores,
     baseline_estimate,
     decoded,
+    decoded_table,
     output_distance,
     score_estimates,
     scores,
@@ -29,7 +30,6 @@ from interp.probes.belief.readout import (
     random_subspace_r2,
     read_belief,
 )
-from interp.probes.belief.tables import decoded_table
 from interp.probes.belief.target import ExactBelief, nearest_on_simplex
 from interp.probes.measures.cloud import Cloud
 from scipy import stats

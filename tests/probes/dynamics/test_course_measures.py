@@ -5,7 +5,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 from interp.probes.dynamics.entropy_order import EntropyOrder, ordered_statistics
-from interp.probes.dynamics.frame import drift
+from interp.probes.dynamics.read import drift
 from interp.probes.dynamics.training_curves import Curve, interval_of, settled, value_at
 from scipy import stats
 from scipy.spatial.distance import pdist

@@ -5,9 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from interp.probes.dynamics.entropy_order import EntropyOrder, ordered_statistics
-from interp.probes.dynamics.frame import of_another, row_distances
 from interp.probes.dynamics.probe import Dynamics
-from interp.probes.dynamics.read import MAX_POINTS, NEEDS, shown_rows
+from interp.probes.dynamics.read import MAX_POINTS, NEEDS, of_another, row_distances, shown_rows
 from interp.probes.measures.cloud import Cloud
 from scipy.spatial.distance import jensenshannon
 

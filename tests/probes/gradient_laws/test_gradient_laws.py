@@ -89,8 +89,8 @@ def test_one_head_is_that_head_and_texts_are_read_on_next_tokens(tmp_path, tiny_
 @pytest.mark.parametrize(
     "fields, words",
     [
-        ({"layer": 7}, "Choose 0 to 2"),
-        ({"layer": -4}, "Choose 0 to 2"),
+        ({"layer": 7}, "layers 0 to 2"),
+        ({"layer": -4}, "layers 0 to 2"),
         ({"head": 4}, "Choose 0 to 3"),
         ({"n_prompts": 1}, "Choose 2 or more"),
         ({"n_permutations": 5}, "Choose 19 or more"),

@@ -8,12 +8,12 @@ import pytest
 import torch
 from interp.probes.heads.choice import Choice
 from interp.probes.heads.edits import PARTS, UNEDITED, Plan
-from interp.probes.heads.estimates import agreement, missed
+from interp.probes.heads.estimates import agreement, error_ratio, missed, top_head
 from interp.probes.heads.figures import _map
 from interp.probes.heads.probe import Heads
 from interp.probes.heads.quantities import QUANTITIES
 from interp.probes.measures.harm import Scores, choose_prompts, chosen_measure, units_of
-from interp.probes.measures.prompt_effects import error_ratio, harm_estimates, top_head
+from interp.probes.measures.sign_flips import harm_estimates
 from interp.wind_tunnels.networks.networks import Network, build
 from interp.wind_tunnels.tasks.bijection import Bijection
 from scipy import stats
@@ -526,7 +526,7 @@ def test_a_run_screens_where_it_is_told_to_and_refuses_what_has_no_slope():
     assert found["top_head_effect"].null is not None
     base = synthetic_capture(SMALL.needs, Shape(n_prompts=20))
     with pytest.raises(UsageError, match="has a kink"):
-        replace(SCREENED, measure="entropy_error").screening(base)
+        replace(SCREENED, measure="entropy_error").refuse_fields(None)
     with pytest.raises(UsageError, match="Draw more heads"):
         list(Heads(n_screened=40, n_sampled=40).conditions(base))
 

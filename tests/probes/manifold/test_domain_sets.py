@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from interp.probes.manifold.collapse import Pool, Spectra, fifth_of, third_of
-from interp.probes.manifold.cross_projection import cross_projection, plane_shares
+from interp.probes.manifold.domains import cross_projection, plane_shares
 
 
 def pool_of(seed, per_fifth=8):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from interp.probes.manifold.probe import Manifold
-from interp.probes.manifold.refitting import FirstAxis
+from interp.probes.manifold.robustness import FirstAxis
 from scipy import stats
 
 from interp.statistics.correlation import unit_ranks

@@ -7,8 +7,7 @@ import pytest
 from interp.probes.measures.answers import Answers
 from interp.probes.measures.calibration import Slopes, calibration, kl_of_best_single
 from interp.probes.measures.permutations import mean_bands, permutations_within, rearranged_within
-from interp.probes.sula.axes import Halved, fit_axes
-from interp.probes.sula.movement import movement_of_halves
+from interp.probes.sula.movement import Halved, fit_axes, movement_of_halves
 from interp.probes.sula.probe import Sula
 from interp.probes.sula.quantities import QUANTITIES
 from interp.probes.sula.tables import along_table, answers_table, by_condition_table, trajectory_table
