@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int, Num
 
 from interp.capture import Capture, ModelInfo
-from interp.errors import PromptError, UsageError
+from interp.errors import PromptError
 from interp.need import Need
 from interp.statistics.nulls import GaussianClouds
 from interp.statistics.units import clusters_of, counted, resampled_unit
@@ -148,19 +148,6 @@ def whole_groups(names: Num[np.ndarray, " row"], n_rows: int, rng: np.random.Gen
     order = rng.permutation(len(counts))
     n = max(MIN_CLOUD, int((np.cumsum(counts[order]) <= n_rows).sum()))
     return np.flatnonzero(np.isin(code, order[:n]))
-
-
-def refuse_layer(layer: int, n_layers: int | None, site: str = "") -> None:
-    """Raise `UsageError` for a layer that a site does not have, counted from either end."""
-    if n_layers is None:  # not known yet
-        return
-    n = n_places(site, n_layers)
-    if not -n <= layer < n:
-        raise UsageError(
-            asked=f"layer {layer}",
-            found=f"the model has layers 0 to {n - 1}",
-            fix=f"Choose one of them, or -1 to -{n} counted from the last.",
-        )
 
 
 def n_places(site: str, n_layers: int) -> int:
