@@ -60,7 +60,6 @@ class RunRecord(Holding[str, Findings]):
     spec_hash: str
     timings: Mapping[str, float]
     findings: Mapping[str, Findings]
-    parameters: Mapping[str, Mapping[str, Any]]
     model: Mapping[str, Any] = field(default_factory=dict)
     prompts: Mapping[str, Any] = field(default_factory=dict)
     selfcheck: tuple[Mapping[str, Any], ...] = ()
@@ -70,10 +69,10 @@ class RunRecord(Holding[str, Findings]):
     shown: tuple[TokenStrip, ...] = ()
     path: Path | None = None
 
-    def __post_init__(self) -> None:
-        asked = {name: self.parameters.get(name, {}) for name in self.findings}
-        findings = {name: replace(found, parameters=asked[name]) for name, found in self.findings.items()}
-        object.__setattr__(self, "findings", findings)
+    @property
+    def parameters(self) -> dict[str, Mapping[str, Any]]:
+        """The parameters of every probe."""
+        return {name: found.parameters for name, found in self.findings.items()}
 
     @property
     def quantised(self) -> str:
@@ -222,7 +221,7 @@ class RunRecord(Holding[str, Findings]):
             # not `save_file`, whose files only their owner may read and whose errors are not the system's
             (draft / f"arrays.{probe}.safetensors").write_bytes(save(arrays))
         return FindingsFile(
-            parameters=plain_json(dict(self.parameters[probe])),
+            parameters=plain_json(dict(findings.parameters)),
             tables=tables,
             **{name: getattr(findings, name) for name in ("scalars", "notes", "headline", "controls", "facts")},
         )
@@ -285,7 +284,6 @@ def open_run(path: str | Path) -> RunRecord:
     return RunRecord(
         **kept | {"selfcheck": tuple(content.selfcheck)},
         findings={name: _read_findings(name, f, folder) for name, f in content.findings.items()},
-        parameters={name: f.parameters for name, f in content.findings.items()},
         shown=read_strips(folder),
         path=folder,
     )  # fmt: skip
@@ -330,7 +328,7 @@ def _read_findings(probe: str, content: FindingsFile, folder: Path) -> Findings:
     with readable(f"the findings of {probe} in the record {folder}", fix, found="they do not fit"):
         return Findings(
             probe, content.scalars, tables, arrays, tuple(content.notes), tuple(content.headline),
-            {name: tuple(controls) for name, controls in content.controls.items()}, content.facts,
+            {name: tuple(controls) for name, controls in content.controls.items()}, content.facts, content.parameters,
         )  # fmt: skip
 
 

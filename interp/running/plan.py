@@ -320,13 +320,12 @@ def plan(options: PlanOptions) -> Plan:
         >>> cost.n_tokens > 50
         True
     """
-    asked = choose_probes(options.probes, options.settings)
+    chosen = choose_probes(options.probes, options.settings)
     meta = meta_model(options, or_known=True)
-    chosen = readable_probes(meta.model, asked, options.checkpoints)
-    n_earlier = len(checkpoints_of(meta.model, chosen, options.checkpoints))
-    optional = [each.probe.name for each in asked if not each.is_named]
+    probes = readable_probes(meta.model, chosen, options.checkpoints)
+    n_earlier = len(checkpoints_of(meta.model, probes, options.checkpoints))
     with at_most(options.batch_size):
-        passes = passes_of(meta.model, chosen, options, n_earlier, optional)
+        passes = passes_of(meta.model, probes, options, n_earlier, chosen)
         memory = memory_of(meta, passes, lens_bytes(options.lens))
     n_times = 1 + options.n_untrained if options.null == "untrained" else 1
     info, loading, per_operation = meta.model.info, None, None
@@ -344,11 +343,11 @@ def plan(options: PlanOptions) -> Plan:
         steps.append(PassCost(p.what, p.n * n_times, p.n_prompts, p.n_tokens, n_blocks, seconds, float(analysis)))
     return Plan(
         model=info,
-        probes=tuple(probe.name for probe in chosen if any(probe in p.probes for p in passes)),
+        probes=tuple(probe.name for probe in probes if any(probe in p.probes for p in passes)),
         steps=tuple(steps),
         memory=memory,
         free=free_bytes(meta.placement),
-        disk=PAGE_BYTES + len(chosen) * (FINDINGS_BYTES + info.n_layers * of_layer),
+        disk=PAGE_BYTES + len(probes) * (FINDINGS_BYTES + info.n_layers * of_layer),
         download=meta.file_bytes * ((not meta.is_here) + (0 if meta.model.task or is_folder else n_earlier)),
         loading_seconds=loading,
         notes=tuple(dict.fromkeys(note for note in (meta.note, *(p.text.note for p in passes)) if note)),

@@ -27,7 +27,7 @@ def findings() -> Findings:
 
 
 def record() -> RunRecord:
-    empty = {"environment": {}, "selfcheck": (), "timings": {}, "parameters": {}}
+    empty = {"environment": {}, "selfcheck": (), "timings": {}}
     return RunRecord(
         {}, "00", created="2026-01-01", model={"name": HOSTILE}, prompts={"n": 1008, "name": "mixed"},
         findings={"p": findings()}, **empty
@@ -142,7 +142,7 @@ def test_the_findings_of_a_record_are_drawn_with_the_parameters_of_their_run(ent
         return (Figure(f"of_{self.n_bootstrap}", "F", "", go.Figure(go.Scatter(y=[1]))),)
 
     monkeypatch.setattr(Components, "figures", figures)
-    made = replace(record(), findings={"components": entropy}, parameters={"components": {"n_bootstrap": 77}})
+    made = replace(record(), findings={"components": replace(entropy, parameters={"n_bootstrap": 77})})
     for one in (made, interp.open_run(made.save(tmp_path / "run").path), replace(made, status="partial")):
         assert [*one["components"].figures()] == ["of_77"] and [*one.figures()] == ["components.of_77"]
         assert one["components"].plot("of_77").data
