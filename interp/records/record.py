@@ -50,8 +50,8 @@ class RunRecord(Holding[str, Findings]):
     token by token. `path` is the folder on disk, None before it is saved. Times in `timings` are in seconds.
 
     >>> record = interp.open_run("runs/first")
-    >>> record.status, list(record.findings)
-    ('done', ['orthogonality'])
+    >>> list(record.findings)
+    ['orthogonality']
     """
 
     _held, _kind = "findings", "probe of this record"
@@ -63,7 +63,6 @@ class RunRecord(Holding[str, Findings]):
     model: Mapping[str, Any] = field(default_factory=dict)
     prompts: Mapping[str, Any] = field(default_factory=dict)
     selfcheck: tuple[Mapping[str, Any], ...] = ()
-    status: Literal["done", "failed", "partial"] = "done"
     created: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
     environment: Mapping[str, Any] = field(default_factory=environment)
     shown: tuple[TokenStrip, ...] = ()
@@ -155,7 +154,7 @@ class RunRecord(Holding[str, Findings]):
         objections = [f"{h.name} {words}." for h in headlines(self.findings) for words in h.objections]
         said = " ".join([*objections, *contradictions(self.findings), tried(self.findings)])
         further = f"{said} {where} draws the page, `record[probe]` holds all numbers and tables."
-        return f"{name}{read} ({self.status})", ("probe", *COLUMNS), rows, further
+        return f"{name}{read}", ("probe", *COLUMNS), rows, further
 
     def to_frame(self) -> "pandas.DataFrame":
         """Every number of every probe, one per row, as `Findings.to_frame` with the column `probe`."""
@@ -187,7 +186,8 @@ class RunRecord(Holding[str, Findings]):
         with telling(f"writing the record to {folder}", fix), writing(folder) as draft:
             (draft / "tables").mkdir(parents=True)
             findings = {name: self._write_findings(name, f, draft) for name, f in self.findings.items()}
-            content = RunFile(**{name: getattr(self, name) for name in _SHARED}, findings=findings)
+            shared = {name: getattr(self, name) for name in _SHARED}
+            content = RunFile(status="done", **shared, findings=findings)
             (draft / "run.json").write_text(as_text(content), encoding="utf-8")
             if self.shown:
                 write_strips(self.shown, draft)
@@ -227,7 +227,7 @@ class RunRecord(Holding[str, Findings]):
         )
 
 
-_SHARED = tuple(name for name in RunFile.model_fields if name not in ("format", "findings"))
+_SHARED = tuple(name for name in RunFile.model_fields if name not in ("format", "status", "findings"))
 """The fields that `run.json` and a record share."""
 
 
@@ -335,12 +335,11 @@ def _read_findings(probe: str, content: FindingsFile, folder: Path) -> Findings:
 def finished_record(
     spec_hash: str, out: Path, is_same: Callable[[RunRecord], bool] = lambda record: True
 ) -> RunRecord | None:
-    """The newest finished, readable record of this specification in `out`, if `is_same` accepts it; else None."""
+    """The newest readable record of this specification in `out`, if `is_same` accepts it; else None."""
     for file in sorted(out.glob("[!.]*/run.json"), reverse=True):
         try:
             content = read_json(file)
-            asked = {"spec_hash": spec_hash, "status": "done"}
-            if not isinstance(content, dict) or content | asked != content:
+            if not isinstance(content, dict) or content.get("spec_hash") != spec_hash:
                 continue
             record = open_run(file)
         except (OSError, ValueError, RecursionError, RecordError):

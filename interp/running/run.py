@@ -140,16 +140,17 @@ def run_as_asked(options: RunOptions) -> RunRecord:
             end = loaded if any(part.exchange_needs for part in session.followed) else None
             del loaded  # one model in memory at a time, unless patterns are exchanged with the end
             curves, described["checkpoints"] = session.follow(followed, own_step, fingerprint, end)
-            findings = {name: (findings | curves)[name] for name in spec.probes if name in findings | curves}
+            findings |= curves
+        findings = {name: findings[name] for name in spec.probes if name in findings}
         if ranks.is_first and not findings:
             raise chosen.refused[probes[0].name]
-        spec = replace(spec, probes=tuple(findings), settings={name: spec.settings[name] for name in findings})
+        done = replace(spec, probes=tuple(findings), settings={name: spec.settings[name] for name in findings})
         processes = {} if ranks.is_alone else {"processes": ranks.size}
         read, *others = [pool.describe(draw, findings) for pool, draw in zip(pools, drawn, strict=True)]
         read["notes"] += chosen.notes
         record = RunRecord(
-            spec=spec.to_json(),
-            spec_hash=spec.hash,
+            spec=done.to_json(),
+            spec_hash=spec.hash,  # by which the same call finds the record, also if it left out a probe
             model=described,
             prompts=read | ({"others": others} if others else {}),
             environment=environment() | {"probe_code": session.codes} | processes,
@@ -285,7 +286,7 @@ class _Session:
                     with self.clock(f"probe {probe.name}{suffix}"), self.chosen.leaving_out(probe):
                         found[probe.name] = analysed(probe, read, under[probe.name])
                     progress(n_done + 1, len(at_once))
-        return {name: found[name] for name in self.spec.probes if name in found}, drawn
+        return found, drawn
 
     def _read(
         self, model: Model, run: Run, needs: Sequence[Need], progress: Report = unheard, name: str = "",

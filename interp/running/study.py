@@ -83,8 +83,8 @@ def compare(
 
     Examples:
         >>> comparison = interp.compare(["runs/first", "runs/second"], out=None)
-        >>> comparison.status
-        'done'
+        >>> list(comparison.findings)
+        ['comparison']
     """
     paths = [str(run.folder if isinstance(run, RunRecord) else run) for run in runs]
     asked = {"runs": paths, "labels": labels, "groups": groups, "against": against}

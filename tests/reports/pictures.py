@@ -205,7 +205,6 @@ def made_record(findings: Findings | None = None, **changes: Any) -> RunRecord:
     meaning = "logits with our attention function equal eager attention"
     checks = ({"name": "eager", "meaning": meaning, "passed": True, "value": 3.1e-7, "bound": 1e-4},)
     record = RunRecord(
-        status="done",
         created="2026-03-04T05:06:07+00:00",
         spec={
             "model": "pythia-410m",

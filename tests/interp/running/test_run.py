@@ -83,11 +83,13 @@ def test_of_a_group_probes_that_refuse_in_their_conditions_or_analysis_are_left_
     monkeypatch.setattr("interp.running.choose_probes.probe_names", lambda asked: group | dict.fromkeys(asked, True))
     monkeypatch.setattr(Causal, "conditions", refuse)
     monkeypatch.setattr(Orthogonality, "analyse", refuse)
-    record = run(tunnel, probes=[AttentionEntropy.name], n_pool=20, null="untrained", out=None)
+    asked = {"model": tunnel, "probes": [AttentionEntropy.name], "n_pool": 20, "null": "untrained"}
+    record = run(**asked, out=None)
     notes = ["causal left out: nothing varies.", "orthogonality left out: nothing varies."]
     assert record.prompts["notes"][-2:] == notes and all(note in capsys.readouterr().err for note in notes[:1])
     assert [*record.findings] == [*record.spec["probes"]] == record.prompts["probes"] == ["attention_entropy"]
     assert "attention_entropy" in RunSpec.of(record).command and "causal" not in RunSpec.of(record).command
+    assert record.spec_hash == specified(asked)[0].hash
     capture = interp.collect(
         tunnel, interp.sampled_prompts(tunnel.task, 20), [*AttentionEntropy().needs, *Orthogonality().needs]
     )

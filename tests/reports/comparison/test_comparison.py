@@ -64,7 +64,7 @@ def made(name, value, layers=(0.1, 0.3), card=None, **model) -> RunRecord:
     findings = replace(findings, tables={**findings.tables, "by_head": heads})
     info = {"name": name, "fingerprint": name, "family": "llama", "n_layers": len(layers), **model}
     return RunRecord(
-        status="done", created="2026-01-01T12:00:00+00:00", spec={"model": name, "seed": 0, "probes": {"manifold": {}}},
+        created="2026-01-01T12:00:00+00:00", spec={"model": name, "seed": 0, "probes": {"manifold": {}}},
         spec_hash="0" * 16, model=info | ({"card": card} if card else {}), selfcheck=(), timings={},
         prompts={"name": "mixed", "hash": "1", "n": 9}, environment={"threads": 1}, findings={"manifold": findings},
     )  # fmt: skip
