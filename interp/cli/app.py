@@ -160,14 +160,11 @@ def _run_many(
 
 @app.command(epilog="Example: interp plan --model mistral-7b --probe causal")
 @with_run_options([name for name in ALL if name not in ("out", "quiet")])
-def plan(
-    asked: RunOptions,
-    time: Annotated[bool, typer.Option("--time/--no-time", help="Measure the speed of this machine.")] = True,
-) -> None:
+def plan(asked: RunOptions) -> None:
     """Print what a run will cost before it starts: passes, memory, disk and time. No weights are needed."""
     from interp.cli.tables import print_plan
 
-    print_plan(interp.plan(**vars(asked), is_timed=time))
+    print_plan(interp.plan(**vars(asked)))
 
 
 @app.command(epilog="Example: interp study sticky_chain --set n_steps=1000")

@@ -185,7 +185,7 @@ def test_folders_of_a_training_of_ones_own_are_its_checkpoints(tmp_path, tiny_fo
     end = interp.load(tmp_path / "checkpoint-2000")
     in_memory = interp.load(end.module, tokenizer=end.tokenizer)
     assert [entry["step"] for entry in run(in_memory, **asked).model["checkpoints"]] == [0, 500, 1000, None]
-    planned = plan(model=str(tmp_path / "checkpoint-2000"), probes="dynamics", checkpoints=earlier, is_timed=False)
+    planned = plan(model=str(tmp_path / "checkpoint-2000"), probes="dynamics", checkpoints=earlier)
     assert planned.steps[1].n > 3 and planned.download == 0
 
 
