@@ -191,8 +191,8 @@ def print_checks(model: Model, checks: Sequence[Check]) -> None:
     if missing:
         print(f"left out, as the model has nothing for them: {', '.join(missing)}")
     print(f"{_shape(model.info)}, weights {model.fingerprint[:12]}")
-    for said in hazards(model.info.dtype, model.info.stored_as):
-        print(said)
+    for hazard in hazards(model.info.dtype, model.info.stored_as):
+        print(hazard)
 
 
 def print_ledger(ledger: "LedgerFile") -> None:
@@ -238,7 +238,7 @@ def print_families() -> None:
         for kind, family in families_of_transformers().items()
     }
     known |= {kind: (f"registered by {entry.module}", "") for kind, entry in entries("family").items()}
-    rows = ((kind, *said) for kind, said in sorted(known.items()))
+    rows = ((kind, *notes) for kind, notes in sorted(known.items()))
     show_table("families that can be read", ("model_type", "special", "but not"), rows)
     refused = ((kind, name, reason) for kind, (name, reason) in REFUSED.items())
     show_table("families that cannot be read", ("model_type", "called", "why"), refused)

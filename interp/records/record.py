@@ -152,8 +152,8 @@ class RunRecord(Holding[str, Findings]):
         where = "Not written to a folder; `record.write_page(path)`"
         where = f"Written to {self.path}; `record.show()`" if self.path else where
         objections = [f"{h.name} {words}." for h in headlines(self.findings) for words in h.objections]
-        said = " ".join([*objections, *contradictions(self.findings), tried(self.findings)])
-        further = f"{said} {where} draws the page, `record[probe]` holds all numbers and tables."
+        sentences = " ".join([*objections, *contradictions(self.findings), tried(self.findings)])
+        further = f"{sentences} {where} draws the page, `record[probe]` holds all numbers and tables."
         return f"{name}{read}", ("probe", *COLUMNS), rows, further
 
     def to_frame(self) -> "pandas.DataFrame":
