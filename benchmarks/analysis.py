@@ -16,8 +16,7 @@ PYTHIA = Shape(n_prompts=1000, n_layers=24, n_heads=16, n_kv_heads=16, d_head=64
 def probe_seconds(shape: Shape = PYTHIA) -> dict[str, tuple[float, float]]:
     """Wall and CPU seconds of every probe's `analyse`, with the prompts and threads of a run."""
     found = {}
-    for chosen in choose_probes(["all"], {}):
-        probe = chosen.probe
+    for probe in choose_probes(["all"]).probes:
         capture, _ = draw(synthetic_capture(probe.needs, shape), RunOptions.per_quintile)
         with one_thread():
             began, spent = time.perf_counter(), time.process_time()

@@ -121,7 +121,7 @@ def least_seconds(work: Callable[[], object]) -> float:
 
 def measure(sizes: Mapping[str, Sequence[int]] = SIZES) -> list[Growth]:
     """Every observational probe on every size."""
-    probes = [chosen.probe for chosen in choose_probes(["all"], {})]
+    probes = choose_probes(["all"]).probes
     with one_thread(), torch.inference_mode(), tempfile.TemporaryDirectory() as scratch:
         found = [
             analysis_growth(probe, size, each) for probe in probes for size, each in sizes.items() if size != "length"

@@ -99,8 +99,8 @@ def floor(module: Any, folder: Path) -> Run:
 
 def needs_of_a_run(positions: str) -> tuple[Need, ...]:
     """The activations requested by all observational probes that share the prompts of a run."""
-    chosen = choose_probes(["all"], {"attention_entropy": {"positions": positions}})
-    return tuple(dict.fromkeys(need for c in chosen if c.probe.own_prompts is None for need in c.probe.needs))
+    probes = choose_probes(["all"], {"attention_entropy": {"positions": positions}}).probes
+    return tuple(dict.fromkeys(need for probe in probes if probe.own_prompts is None for need in probe.needs))
 
 
 def ours(needs_of: Callable[[], tuple[Need, ...]]) -> Callable[[Any, Path], Run]:

@@ -125,10 +125,6 @@ class Mechanism(ABC):
         All else in the residual stream at this depth stays; later depths follow from it. −1: undefined for such values.
         """
 
-    @abstractmethod
-    def write(self, folder: Path) -> None:
-        """Write the files that the task's `mechanism` reads."""
-
 
 @dataclass(frozen=True, repr=False)
 class Capture(Holding[Need | str, np.ndarray]):
@@ -163,7 +159,7 @@ class Capture(Holding[Need | str, np.ndarray]):
     layers: tuple[int, ...] | None = None
     provenance: Mapping[str, Any] = field(default_factory=dict)
     mechanism: Mechanism | None = None
-    """How the model computes, where that is known."""
+    """How the model computes, where that is known; it is not saved."""
 
     _held = "arrays"
 
@@ -276,8 +272,6 @@ class Capture(Holding[Need | str, np.ndarray]):
         for name, array in known.items():
             write_array(folder / f"{name}.safetensors", array)
         self.prompts.to_frame().to_parquet(folder / "prompts.parquet", index=False)
-        if self.mechanism is not None:
-            self.mechanism.write(folder)
         rows = {at: f"rows.{file}.parquet" for at, file in file_names(self.tables).items()}
         for at, table in self.tables.items():
             table.to_frame().to_parquet(folder / rows[at], index=False)
@@ -290,7 +284,6 @@ class Capture(Holding[Need | str, np.ndarray]):
             "seed": self.seed,
             "layers": self.layers,
             "provenance": self.provenance,
-            "mechanism": self.mechanism is not None,
             "files": {file.name: digest_of_file(file) for file in sorted(folder.iterdir())},
         }
         content = json.loads(json.dumps(content))

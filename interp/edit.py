@@ -78,12 +78,12 @@ class Edit(Answering, metaclass=AnsweringType):
 
     def __str__(self) -> str:
         """`ablate z at layer 3, dose 0.5, at last, heads 1, 2`: every field but arrays and defaults."""
-        said = [self.where]
+        parts = [self.where]
         for each in fields(self):
             value = getattr(self, each.name)
             if each.name not in _IN_WHERE and not isinstance(value, np.ndarray) and value != each.default:
-                said.append(f"{each.name} {', '.join(map(str, value)) if isinstance(value, tuple) else value}")
-        return ", ".join(said)
+                parts.append(f"{each.name} {', '.join(map(str, value)) if isinstance(value, tuple) else value}")
+        return ", ".join(parts)
 
     def layers(self, info: ModelInfo) -> tuple[int, ...]:
         """The layers (depths, for the residual stream) from 0; `UsageError` for unknown ones."""

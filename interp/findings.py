@@ -308,8 +308,8 @@ class Findings(Holding[str, Scalar]):
 
     `headline` names the scalars that the page shows first, in order; `controls` holds those of each headline number.
     `facts` says in words what a number above its null shows (`attention sharpens with depth`); the page names numbers
-    of different probes that disagree on one fact. `arrays` are saved for later use, such as an axis for edits. A record
-    gives its findings the `parameters` of the probe, which figures are drawn with. Raises `ValueError` where headline,
+    of different probes that disagree on one fact. `arrays` are saved for later use, such as an axis for edits. A run
+    gives them the `parameters` of the probe, which figures are drawn with. Raises `ValueError` where headline,
     controls or facts name no scalar.
 
     >>> size = interp.Scalar(2.0, "bits", interval_reason="one value", null_reason="no chance level")

@@ -62,7 +62,13 @@ class RunOptions:
 
     model: Annotated[
         "Model | str | Path",
-        Option("--model", "Alias, hub id (@revision), folder, .gguf file, or tunnel:NAME (@step).", "-m", kind=str),
+        Option(
+            "--model",
+            "Alias, hub id (@revision), folder, .gguf file, or tunnel:NAME (@step); left out, "
+            "tunnel:bijection-gpt-neox. `interp run` takes several (repeat or commas).",
+            "-m",
+            list[str],
+        ),
     ] = "tunnel:bijection-gpt-neox"
     _: KW_ONLY
     probes: Annotated[
@@ -89,7 +95,6 @@ class RunOptions:
             "Prompt set, .jsonl/.csv/.tsv/.parquet/.txt file, `-` for a pipe, hf:PATH:CONFIG:SPLIT:COLUMN; in Python "
             "also texts. Not for tunnels. `interp run` takes several (repeat or commas): a run on each.",
             kind=list[str],
-            read=lambda given: ",".join(given) if given else None,
         ),
     ] = None
     revision: Annotated[str | None, Option("--revision", "Revision of the hub model, such as step1000.")] = None

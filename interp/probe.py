@@ -5,8 +5,9 @@ A probe never sees the model: the runner captures all needs in one pass and give
 
 import sys
 from abc import abstractmethod
-from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, fields
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -291,18 +292,33 @@ class Probe(Question):
         """Findings from the base capture and the readouts `under` every condition, by name. It changes neither."""
 
 
-def served(
-    probes: Iterable[Probe], optional: Collection[str], refuse: Callable[[Probe], None]
-) -> tuple[tuple[Probe, ...], dict[str, UsageError]]:
-    """The probes that `refuse` accepts, and the errors of `optional` ones; any other error is raised."""
-    kept, refused = [], {}
-    for probe in probes:
+@dataclass
+class Chosen:
+    """The probes of a run. Those of a group are `optional`: one that refuses is left out, and its error is kept."""
+
+    probes: tuple[Probe, ...]
+    optional: Collection[str] = ()
+    refused: dict[str, UsageError] = field(default_factory=dict)
+
+    @contextmanager
+    def leaving_out(self, *probes: Probe) -> Iterator[None]:
+        """Keep a refusal in this block as that of these probes; raise it if one of them is not optional."""
         try:
-            refuse(probe)
+            yield
         except UsageError as error:
-            if probe.name not in optional:
+            if any(probe.name not in self.optional for probe in probes):
                 raise
-            refused[probe.name] = error
-        else:
-            kept.append(probe)
-    return tuple(kept), refused
+            self.refused |= {probe.name: error for probe in probes}
+
+    def served(self, probes: Iterable[Probe], refuse: Callable[[Probe], None]) -> tuple[Probe, ...]:
+        """The probes for which `refuse` raises nothing."""
+        listed = tuple(probes)
+        for probe in listed:
+            with self.leaving_out(probe):
+                refuse(probe)
+        return tuple(probe for probe in listed if probe.name not in self.refused)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """A sentence for each probe that is left out, with the reason."""
+        return tuple(f"{name} left out: {error.found}." for name, error in self.refused.items())

@@ -218,8 +218,8 @@ class PromptSet(Answering, metaclass=AnsweringType):
             found = None if given is None else np.asarray(plain(given)) if not isinstance(given, np.ndarray) else given
             object.__setattr__(self, name, found)
             if found is not None and name != "outcome_ids" and (found.ndim != 2 or len(found) != n_rows):
-                said = f"its {name} has the shape {found.shape}; scored positions: {n_rows}"
-                raise _refused(asked, said, "Give one row for each scored position, prompt by prompt.")
+                shapes = f"its {name} has the shape {found.shape}; scored positions: {n_rows}"
+                raise _refused(asked, shapes, "Give one row for each scored position, prompt by prompt.")
         if self.posterior is not None:
             outcomes, ids = self.posterior.shape[1:], getattr(self.outcome_ids, "shape", ())
             if ids not in (outcomes, (len(made), *outcomes)):
@@ -284,8 +284,8 @@ class PromptSet(Answering, metaclass=AnsweringType):
 
     def described(self) -> dict[str, Any]:
         """The fields as plain values, without prompts, clusters, posterior and belief."""
-        said = {f.name: getattr(self, f.name) for f in fields(self) if f.compare and f.name != "prompts"}
-        return said | {"units": dict(self.units)}
+        described = {f.name: getattr(self, f.name) for f in fields(self) if f.compare and f.name != "prompts"}
+        return described | {"units": dict(self.units)}
 
     def to_frame(self) -> "pandas.DataFrame":
         """One prompt per row: text or token ids, scored positions, and the columns as JSON."""

@@ -24,7 +24,7 @@ from interp.records.unfinished import Unfinished
 from interp.registry import entries
 from interp.running.spec import make_probe
 from interp.running.study import run_study
-from interp.settings import split_settings, write_value
+from interp.settings import LARGEST_SEED, refuse_number, split_settings, write_value
 from interp.study import Study
 from interp.system.progress import Report
 
@@ -162,6 +162,7 @@ def certify(
     Examples:
         >>> record = interp.certify("orthogonality", scale="smoke", out=None)  # doctest: +SKIP
     """
+    refuse_number(f"seed = {seed}", seed, 0, LARGEST_SEED)
     given = dict(settings or {})
     if isinstance(probe, Probe):
         defaults = type(probe)().parameters()

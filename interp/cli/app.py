@@ -25,10 +25,8 @@ from interp.cli.options import (
     MODEL,
     QuietOption,
     VerboseOption,
-    option,
     options_given,
     panel_of,
-    prompt_sets,
     split_names,
     with_run_options,
 )
@@ -109,13 +107,8 @@ def options_of_all(
 @with_run_options(ALL)
 def run(
     asked: RunOptions,
-    named: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="MODEL", help="The same as --model.", autocompletion=completing.models),
-    ] = None,
-    model: Annotated[
-        list[str] | None, option("model", help=f"{OPTIONS['model'].help} Repeat or use commas for several.")
-    ] = None,
+    models: list[str],
+    sets: list[str],
     revisions: Annotated[
         str | None,
         typer.Option(
@@ -131,33 +124,17 @@ def run(
     The same command resumes an interrupted run, and repeats a finished one. Several models, revisions or prompt sets
     get a record each and one page that compares them; there, finished records in the same folder are used again.
     """
-    models, steps = split_names([*(named or ()), *(model or ())] or [str(RunOptions.model)]), split_commas(revisions)
-    if from_ is None:
-        from interp.loading.sources import refuse_wrong_models
-
-        refuse_wrong_models(models, asked.revision, asked.gguf)
-    from interp.running.choose_probes import choose_probes
-    from interp.running.run import run_as_asked as measure
+    from interp.running.run import run_as_asked
     from interp.running.spec import RunSpec
-    from interp.system.processes import is_first_started
 
-    sets = several if len(several := prompt_sets(asked)) > 1 else []
-    asked = replace(asked, model=models[0])
-    if from_ is None and (shown := demo(asked, options_given())) is not None:
-        saved.finish(measure(shown), asked.quiet, verbose)
-        return None if asked.quiet else print(YOUR_MODEL)
-    if from_ is not None:
-        again = RunSpec.of(interp.open_run(from_)).on(asked, options_given())
-        return saved.finish(measure(again), asked.quiet, verbose)
-    if len(models) > 1 or steps or sets:
+    given, steps = options_given(), split_commas(revisions)
+    shown = None if from_ else demo(asked, given)
+    if from_ is None and (len(models) > 1 or len(sets) > 1 or steps):
         return _run_many(models, steps, sets, replace(asked, prompts=None) if sets else asked, verbose)
-    record = measure(asked)
-    chosen = [each.probe.name for each in choose_probes(asked.probes, asked.settings)]
-    unread = [name for name in chosen if name not in record.findings]
-    if unread and not asked.quiet and is_first_started():
-        why = "they read what this model or these prompts do not have; name one with --probe to see what"
-        print(f"left out, as {why}: {', '.join(unread)}", file=sys.stderr)
-    saved.finish(record, asked.quiet, verbose)
+    again = RunSpec.of(interp.open_run(from_)).on(asked, given) if from_ else shown or asked
+    saved.finish(run_as_asked(again), asked.quiet, verbose)
+    if shown and not asked.quiet:
+        print(YOUR_MODEL)
 
 
 def _run_many(
@@ -183,14 +160,11 @@ def _run_many(
 
 @app.command(epilog="Example: interp plan --model mistral-7b --probe causal")
 @with_run_options([name for name in ALL if name not in ("out", "quiet")])
-def plan(
-    asked: RunOptions,
-    time: Annotated[bool, typer.Option("--time/--no-time", help="Measure the speed of this machine.")] = True,
-) -> None:
+def plan(asked: RunOptions) -> None:
     """Print what a run will cost before it starts: passes, memory, disk and time. No weights are needed."""
     from interp.cli.tables import print_plan
 
-    print_plan(interp.plan(**vars(asked), is_timed=time))
+    print_plan(interp.plan(**vars(asked)))
 
 
 @app.command(epilog="Example: interp study sticky_chain --set n_steps=1000")

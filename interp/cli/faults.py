@@ -71,18 +71,18 @@ def _in_our_words(error: exceptions.UsageError) -> UsageError:
         kind = "command" if of == "interp" else f"command of {of}"
         known = error.ctx.command.list_commands(error.ctx)  # pyrefly: ignore[missing-attribute]
         return UnknownName(kind, found[1], known)
-    said, param = error.format_message(), getattr(error, "param", None)
+    message, param = error.format_message(), getattr(error, "param", None)
     if param is not None and not isinstance(error, exceptions.MissingParameter):
-        said, of = (
+        message, of = (
             error.message.removeprefix("Value error, "),
             f"{of} {param.opts[0] if param.opts[0] in options else ''}".strip(),
         )
-    if found := re.match("'(.*)' is not one of (.*)", said):
+    if found := re.match("'(.*)' is not one of (.*)", message):
         return UnknownName(f"value of {of}", found[1], re.findall("'(.*?)'", found[2]))
     fix = f"`{command} --help` shows what it takes."
-    if said.startswith("Got unexpected extra") and "--prompt" in options:
+    if message.startswith("Got unexpected extra") and "--prompt" in options:
         fix = f"A text follows --prompt, a probe --probe. {fix}"
-    return UsageError(asked=of, found=f"{said[0].lower()}{said[1:].rstrip('.')}", fix=fix)
+    return UsageError(asked=of, found=f"{message[0].lower()}{message[1:].rstrip('.')}", fix=fix)
 
 
 @contextmanager

@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import Field, fields, replace
+from dataclasses import Field, fields
 from functools import wraps
 from inspect import Parameter, Signature, signature
 from typing import Annotated, Any, get_args
@@ -78,19 +78,21 @@ MODEL = (
 def with_run_options(names: Collection[str]) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Replace the first parameter of a command, a `RunOptions`, by these options of a run.
 
-    A parameter of the command replaces the option of its name. A command without arguments also takes the model as
-    one. Wrong probes, prompts and models are refused before torch is imported, if neither hub, tokenizer nor weights
-    are needed to know.
+    The command may take all `models` and prompt `sets` that are named; without these parameters only one of each may
+    be. A command without arguments also takes the model as one. Wrong probes, prompts and models are refused before
+    torch is imported, if neither hub, tokenizer nor weights are needed to know.
     """
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         _, *given = signature(command).parameters.values()
-        own = {each.name: each.replace(kind=Parameter.KEYWORD_ONLY) for each in given}
+        own = {each.name: each.replace(kind=Parameter.KEYWORD_ONLY) for each in given if each.name not in _SEVERAL}
         made = {field.name: _parameter(field) for field in fields(RunOptions) if field.name in names}
         beside = {each.name: each for each in (_PROMPT, _LAYER, _HELP_ALL) if _BESIDE[each.name] in {*names, ""}}
         has_argument = any(isinstance(part, ArgumentInfo) for each in given for part in get_args(each.annotation))
+        takes = {each.name for each in given} & {*_SEVERAL}
         if "model" in names and not has_argument:
-            beside["named"] = _NAMED
+            shown = typer.Argument(metavar="MODEL", help="The same as --model.", autocompletion=completing.models)
+            beside["named"] = _beside("named", (list[str] if "models" in takes else str) | None, shown)
 
         @wraps(command)
         def called(**words: Any) -> None:
@@ -99,28 +101,27 @@ def with_run_options(names: Collection[str]) -> Callable[[Callable[..., None]], 
             from interp.running.choose_probes import choose_probes
 
             mine = {name: words.pop(name) for name in own}
-            more = {name: words.pop(name) for name in beside}
-            is_piped = words.get("prompts") == ["-"]
-            texts = [*(more.get("prompt") or ()), *(_piped(words) if is_piped else ())]
-            if texts and words.get("prompts") and not is_piped:
+            texts, layer, named, _ = (words.pop(name, None) for name in ("prompt", "layer", "named", "help_all"))
+            if words.get("prompts") == ["-"]:
+                words["prompts"], texts = None, [*(texts or ()), *_piped(words)]
+            by_argument = [named] if isinstance(named, str) else named or ()
+            models = split_names([*by_argument, *(words.get("model") or ())]) or [str(RunOptions.model)]
+            sets = split_names(words.get("prompts") or (), is_file)
+            if texts and sets:
                 fix = "Leave one out, or put all texts into the file."
                 raise UsageError(asked="--prompt and --prompts", found="a run reads texts or a set of them", fix=fix)
-            if "model" in words:
-                named = [name for name in (more.get("named"), words["model"]) if name is not None]
-                named = named if named[-1] != RunOptions.model else named[:1]
-                if len(models := [*dict.fromkeys(split_names(named))]) > 1:
-                    fix = "Name one; interp run reads several."
-                    raise UsageError(asked=" and ".join(models), found="this reads one model", fix=fix)
-                words["model"] = models[0]
-            asked = _read(words, more.get("layer"))
-            if texts:
-                asked = replace(asked, prompts=texts)
+            several = {"models": models, "sets": sets}
+            for name, each in several.items():
+                if len(each) > 1 and name not in takes:
+                    found, fix = f"this reads one {_SEVERAL[name]}", "Name one; interp run reads several."
+                    raise UsageError(asked=" and ".join(each), found=found, fix=fix)
+            words |= {"model": models[0], "prompts": texts or (sets[0] if sets else None)}
+            asked = _read(words, layer)
             choose_probes(asked.probes, asked.settings)
-            for name in prompt_sets(asked):
+            for name in sets:
                 refuse_wrong_file(name, asked.text_column)
-            if "model" in words:
-                refuse_wrong_models([str(asked.model)], asked.revision, asked.gguf)
-            command(asked, **mine)
+            refuse_wrong_models(models, asked.revision, asked.gguf)
+            command(asked, **mine, **{name: several[name] for name in takes})
 
         called.__dict__["__signature__"] = Signature([*(made | own | beside).values()])
         return called
@@ -140,13 +141,9 @@ def options_given() -> dict[str, str]:
 
 
 def split_names(given: Iterable[str], is_one: Callable[[str], bool] = is_folder) -> list[str]:
-    """Models or prompt sets split at commas, except folders (or files) with a comma in their name."""
-    return [part for words in given for part in ([words] if is_one(words) else split_commas(words) or [words])]
-
-
-def prompt_sets(asked: RunOptions) -> list[str]:
-    """The names of prompt sets in `--prompts`."""
-    return split_names([asked.prompts], is_file) if isinstance(asked.prompts, str) else []
+    """Models or prompt sets, each once, split at commas, except folders (or files) with a comma in their name."""
+    parts = (part for words in given for part in ([words] if is_one(words) else split_commas(words) or [words]))
+    return [*dict.fromkeys(parts)]
 
 
 def _piped(words: Mapping[str, Any]) -> list[Any]:
@@ -184,19 +181,17 @@ _LAYER = _beside(
     "layer", int | None,
     typer.Option("--layer", help="Layer of every probe that reads one.", rich_help_panel=panel_of("layer")),
 )  # fmt: skip
-_NAMED = _beside(
-    "named", str | None,
-    typer.Argument(metavar="MODEL", help="The same as --model.", autocompletion=completing.models),
-)  # fmt: skip
+_SEVERAL = {"models": "model", "sets": "prompt set"}
+"""Parameters of commands that take all models or prompt sets that are named, and the word for one."""
 _BESIDE = {"prompt": "prompts", "layer": "settings", "help_all": ""}
 """Further options, and the option of a run that they go with."""
 _STANDS_FOR = {**_BESIDE, "named": "model", "revisions": "checkpoints"}
 
 
 def _parameter(field: Field[Any]) -> Parameter:
-    """An option as a parameter for typer; its default is None if that of the field is not a text or number."""
+    """An option as a parameter for typer; its default is None for lists, and if the field's is no text or number."""
     kind = OPTIONS[field.name].kind or get_args(field.type)[0]
-    is_word = isinstance(field.default, str | int)
+    is_word = isinstance(field.default, str | int) and kind != list[str]
     return _beside(field.name, kind if is_word else kind | None, option(field.name), field.default if is_word else None)
 
 

@@ -150,10 +150,10 @@ def print_plan(plan: "Plan") -> None:
         steps = list(group)
         blocks = sorted({s.n_blocks for s in steps})
         through = str(blocks[0]) if len(blocks) == 1 else f"{blocks[0]} to {blocks[-1]}"
-        read = "" if plan.seconds is None else _duration(sum(s.seconds or 0.0 for s in steps))
         analysing = sum(s.analysis_seconds for s in steps)
-        row = (f"{sum(s.n for s in steps):,}", f"{steps[0].n_prompts:,}", f"{steps[0].n_tokens:,}", through, read)
-        rows.append((what, *row, _duration(analysing) if analysing else ""))
+        row = (f"{sum(s.n for s in steps):,}", f"{steps[0].n_prompts:,}", f"{steps[0].n_tokens:,}", through)
+        times = (_duration(sum(s.seconds for s in steps)), _duration(analysing) if analysing else "")
+        rows.append((what, *row, *times))
     columns = ("passes", "n", "prompts", "tokens each", "blocks", "reading", "analysing, about")
     show_table(None, columns, rows, whole=slice(1, None))
     print(f"passes   {plan.n_passes:,}, {plan.n_tokens:,} tokens in all, padding included")
@@ -163,9 +163,7 @@ def print_plan(plan: "Plan") -> None:
     print(f"memory   {size(m.peak)} at the peak, weights {size(m.weights)}{device}; {size(plan.free)} are {fits}")
     fetched = f", after a download of {size(plan.download)}" if plan.download else ""
     print(f"disk     {size(plan.disk)} for the record and its page{fetched}")
-    if plan.seconds is not None:
-        low, high = plan.seconds
-        print(f"time     {_duration(low)} to {_duration(high)}, download not counted")
+    print("time     {} to {}, download not counted".format(*map(_duration, plan.seconds)))
     for note in plan.notes:
         print(f"note     {note}")
 
@@ -193,8 +191,8 @@ def print_checks(model: Model, checks: Sequence[Check]) -> None:
     if missing:
         print(f"left out, as the model has nothing for them: {', '.join(missing)}")
     print(f"{_shape(model.info)}, weights {model.fingerprint[:12]}")
-    for said in hazards(model.info.dtype, model.info.stored_as):
-        print(said)
+    for hazard in hazards(model.info.dtype, model.info.stored_as):
+        print(hazard)
 
 
 def print_ledger(ledger: "LedgerFile") -> None:
@@ -240,7 +238,7 @@ def print_families() -> None:
         for kind, family in families_of_transformers().items()
     }
     known |= {kind: (f"registered by {entry.module}", "") for kind, entry in entries("family").items()}
-    rows = ((kind, *said) for kind, said in sorted(known.items()))
+    rows = ((kind, *notes) for kind, notes in sorted(known.items()))
     show_table("families that can be read", ("model_type", "special", "but not"), rows)
     refused = ((kind, name, reason) for kind, (name, reason) in REFUSED.items())
     show_table("families that cannot be read", ("model_type", "called", "why"), refused)

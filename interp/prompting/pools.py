@@ -1,6 +1,6 @@
 """The prompt sets of a run: which probes use which set, tokenised once, and their description in the record."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -12,7 +12,7 @@ from interp.errors import PromptError, UsageError
 from interp.formatting import of_clusters
 from interp.model import Model
 from interp.options import RunOptions
-from interp.probe import Probe, served
+from interp.probe import Chosen, Probe
 from interp.prompt import PromptSet, Run
 from interp.prompting.clusters import described, notes_of, with_clusters, with_targets
 from interp.prompting.files import refuse_column, resolve_prompts
@@ -34,10 +34,11 @@ class PromptPool(Run):
 
     probes: tuple[Probe, ...] = ()
 
-    def describe(self, draw: dict[str, Any] | None) -> dict[str, Any]:
+    def describe(self, draw: dict[str, Any] | None, found: Container[str]) -> dict[str, Any]:
+        """The set as a record keeps it, with those of its probes whose findings were `found`."""
         return described_set(self.prompts, draw) | {
             "window": self.window, "n_truncated": self.n_truncated, "has_bos": self.has_bos,
-            "notes": list(self.notes), "probes": [p.name for p in self.probes],
+            "notes": list(self.notes), "probes": [p.name for p in self.probes if p.name in found],
         }  # fmt: skip
 
 
@@ -50,43 +51,35 @@ def described_set(prompts: PromptSet, draw: dict[str, Any] | None) -> dict[str, 
 
 
 def pools_for(
-    model: Model, probes: Sequence[Probe], options: RunOptions, optional: Collection[str] = ()
+    model: Model, probes: Sequence[Probe], options: RunOptions, chosen: Chosen | None = None
 ) -> tuple[PromptPool, ...]:
     """The probes by prompt set, in the order of the first probe of each.
 
     Named prompts serve all probes. Without them a probe uses its `own_prompts`, and a wind tunnel its own sequences.
-    `optional` probes whose prompts cannot be analysed are left out with a note, if others are left.
+    Optional probes of the `chosen` whose prompts cannot be analysed are left out, if others are left.
     """
+    chosen = chosen or Chosen(tuple(probes))
     for probe in probes:
         probe.refuse_fields(model.info.n_layers)
     is_free = options.prompts is None and model.task is None
     by_set = grouped(probes, is_free)
     pools: list[PromptPool] = []
-    refused: dict[str, UsageError] = {}
-    for name, mine in by_set.items():
-        try:
+    for name, all_of_set in by_set.items():
+        with chosen.leaving_out(*all_of_set):  # if, for example, this tokenizer lacks the words of the set
             pool = prompts_for(model, replace(options, prompts=name) if is_free else options)
-        except PromptError as error:  # such as a set of words that this tokenizer does not have
-            if any(probe.name not in optional for probe in mine):
-                raise
-            refused |= {probe.name: error for probe in mine}
-            continue
-        if options.cluster is not None:
-            pool = replace(pool, cluster=options.cluster)
-        mine, unfit = served(mine, optional, partial(refuse_prompts, pool))
-        needs = [need for probe in mine for need in probe.needs]
-        read = as_tokens(model, pool, needs, options.window, options.bos)
-        targets = [str(probe.parameters().get("target")) for probe in mine]
-        pool = with_targets(with_clusters(pool, read.ids), targets)
-        mine, with_few = served(mine, optional, partial(refuse_few, pool))
-        refused |= unfit | with_few
-        if mine:
-            notes = (*read.notes, *notes_of(pool))
-            pools.append(PromptPool(**vars(read) | {"prompts": pool, "notes": notes}, probes=mine))
+            if options.cluster is not None:
+                pool = replace(pool, cluster=options.cluster)
+            mine = chosen.served(all_of_set, partial(refuse_prompts, pool))
+            needs = [need for probe in mine for need in probe.needs]
+            read = as_tokens(model, pool, needs, options.window, options.bos)
+            targets = [str(probe.parameters().get("target")) for probe in mine]
+            pool = with_targets(with_clusters(pool, read.ids), targets)
+            if mine := chosen.served(mine, partial(refuse_few, pool)):
+                notes = (*read.notes, *notes_of(pool))
+                pools.append(PromptPool(**vars(read) | {"prompts": pool, "notes": notes}, probes=mine))
     if not pools:
-        raise next(iter(refused.values()))
-    left_out = [f"{name} left out: {error.found}." for name, error in refused.items()]
-    return replace(pools[0], notes=(*pools[0].notes, *left_out)), *pools[1:]
+        raise chosen.refused[probes[0].name]
+    return tuple(pools)
 
 
 def refuse_prompts(prompts: PromptSet, probe: Probe) -> None:

@@ -11,6 +11,7 @@ from interp.model import Model
 from interp.need import PLACES, Need
 from interp.prompt import PromptSet, Run
 from interp.prompting.token_names import names_of, token_names
+from interp.system.values import read as read_value
 
 Ids = Int[np.ndarray, " _pos"]
 
@@ -168,6 +169,7 @@ def words_of(model: Model, ids: np.ndarray) -> tuple[str, ...]:
 
 def one_token(model: Model, word: str | int) -> int:
     """The id of the token of this name, or the id itself; raises `PromptError` for anything else."""
+    word = read_value("a token", str | int, word)
     if isinstance(word, str):
         if model.tokenizer is None:
             raise PromptError(
@@ -177,13 +179,13 @@ def one_token(model: Model, word: str | int) -> int:
         if word not in names:
             raise _unnamed(model.tokenizer, word, names)
         return names[word]
-    if not 0 <= int(word) < model.info.vocab_size:
+    if not 0 <= word < model.info.vocab_size:
         raise PromptError(
             asked=f"the token id {word}",
             found=f"the vocabulary's are 0 to {model.info.vocab_size - 1}",
             fix="Give one of these.",
         )
-    return int(word)
+    return word
 
 
 def _unnamed(tokenizer: PreTrainedTokenizerBase, word: str, names: Mapping[str, int]) -> PromptError:

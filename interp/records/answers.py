@@ -124,14 +124,13 @@ def answers(record: RunRecord, model: str = "", *, every: bool = False) -> tuple
     """
     numbers = headlines(record.findings)
     model = model or short_name(str(record.model.get("name") or "the model"))
-    unit = str(record.prompts.get("unit") or "prompt")
+    words = {"model": model, "unit": str(record.prompts.get("unit") or "prompt")}
     found: list[tuple[int, Answer]] = []
     for probe, findings in record.findings.items():
         mine = [h for h in numbers if h.probe == probe]
-        parameters, n_layers = record.parameters.get(probe, {}), record.model.get("n_layers") or 0
-        said = [*_declared(findings, mine, parameters, model, n_layers, unit, every)]
-        found += said or [(_LAST, number(h)) for h in mine]
-    read = {"n_read": int(record.prompts.get("n") or 0), "unit": unit}
+        declared = [*_declared(findings, mine, record.model.get("n_layers") or 0, words, every)]
+        found += declared or [(_LAST, number(h)) for h in mine]
+    read = {"n_read": int(record.prompts.get("n") or 0), "unit": words["unit"]}
     return tuple(replace(answer, **read) for _, answer in sorted(found, key=lambda each: each[0]))
 
 
@@ -154,21 +153,21 @@ def number(h: Headline) -> Answer:
 
 
 def _declared(
-    findings: Findings, numbers: Sequence[Headline], parameters: Mapping[str, Any], model: str, n_layers: int,
-    unit: str, every: bool,
-) -> Iterator[tuple[int, Answer]]:  # fmt: skip
+    findings: Findings, numbers: Sequence[Headline], n_layers: int, words: Mapping[str, str], every: bool
+) -> Iterator[tuple[int, Answer]]:
     """The declared answers of a probe: for each question the first whose number is a headline, or `every` one."""
     cls = class_of(findings.probe)
     usual = {} if cls is None else {f.name: f.default for f in fields(cls)}
-    column, asked = parameters.get("target", usual.get("target")), set()
-    for said in cls.sentences if cls else ():
-        names = {name.format(column=column) for name in said.numbers}
+    column, asked = findings.parameters.get("target", usual.get("target")), set()
+    for claim in cls.sentences if cls else ():
+        names = {name.format(column=column) for name in claim.numbers}
         h = next((h for h in numbers if h.name in names), None)
-        if h is not None and (every or said.question not in asked):
-            asked.add(said.question)
-            target = said.target if column == usual.get("target") else f"“{column}”"
-            words = {"model": model, "target": target, "place": _place(parameters, n_layers), "unit": unit}
-            yield said.order, _answer(said, h, findings.scalars, findings.facts.get(h.name, ""), words)
+        if h is not None and (every or claim.question not in asked):
+            asked.add(claim.question)
+            target = claim.target if column == usual.get("target") else f"“{column}”"
+            place, fact = _place(findings.parameters, n_layers), findings.facts.get(h.name, "")
+            own = {"target": target, "place": place, "fact": fact}
+            yield claim.order, _answer(claim, h, findings.scalars, {**words, **own})
 
 
 def _place(parameters: Mapping[str, Any], n_layers: int) -> str:
@@ -184,7 +183,7 @@ def _place(parameters: Mapping[str, Any], n_layers: int) -> str:
     return f"{_SITES.get(site, 'the activations of')} {' and '.join(named)}"
 
 
-def _answer(said: Sentences, h: Headline, scalars: Mapping[str, Scalar], fact: str, words: Mapping[str, str]) -> Answer:
+def _answer(claim: Sentences, h: Headline, scalars: Mapping[str, Scalar], words: Mapping[str, str]) -> Answer:
     values: dict[str, Any] = defaultdict(lambda: DASH, words)
     own = h.name.removesuffix(_BEYOND_CONTROLS)
     whole = scalars.get(own, h.scalar)
@@ -196,38 +195,38 @@ def _answer(said: Sentences, h: Headline, scalars: Mapping[str, Scalar], fact: s
     beside = whole.value - h.scalar.value  # of a number beyond controls their mean
     values |= {name: s.value_text for name, s in scalars.items()}
     values["interval"] = defaultdict(lambda: DASH, {k: s.interval_text for k, s in scalars.items() if s.interval})
-    is_said = is_nothing and h.standing == said.expected
-    values[own] = whole.value_text + _NOTHING * is_said  # too small to matter to a prediction, however sure it is
+    is_affirmed = is_nothing and h.standing == claim.expected
+    values[own] = whole.value_text + _NOTHING * is_affirmed  # too small to matter to a prediction, however sure it is
     values["own_interval"] = f" (95 % interval {whole.interval_text})" if whole.interval else ""
-    values |= {"value": h.scalar.value_text, "size": with_unit(short(abs(h.scalar.value)), h.scalar.unit), "fact": fact}
+    values |= {"value": h.scalar.value_text, "size": with_unit(short(abs(h.scalar.value)), h.scalar.unit)}
     values["null"] = DASH if h.scalar.null is None else short(near_zero_as_zero(h.scalar.null.value))
     band = () if h.scalar.null is None else (beside + bound for bound in h.scalar.null.band)
-    values["no_more"] = "no more" if _side(h) in ("", said.expected) else "less"
+    values["no_more"] = "no more" if _side(h) in ("", claim.expected) else "less"
     values["controls_band"] = " to ".join(map(short, band)) or DASH
     values["n"] = DASH if h.scalar.n is None else f"{h.scalar.n:,}"
     values["beside"] = defaultdict(lambda: DASH, {
         control.scalar: with_unit(short(whole.value - s.value), whole.unit) for control, s in h.controls
     })  # fmt: skip
-    values["controls"], values["least"] = with_unit(short(beside), whole.unit), _found(said, h.scalar, beside) or DASH
+    values["controls"], values["least"] = with_unit(short(beside), whole.unit), _found(claim, h.scalar, beside) or DASH
     values["detail"] = h.scalar.meaning.partition(": ")[2].rstrip(".")
-    verdict = _verdict(said, h)
+    verdict = _verdict(claim, h)
     if h.objections:
-        sentence = f"{said.yes.format_map(values)} But this {' and '.join(h.objections)}."
+        sentence = f"{claim.yes.format_map(values)} But this {' and '.join(h.objections)}."
     elif verdict == "unclear":
         sentence = f"{_why(h.scalar)}."
     else:
-        chosen = {said.expected: said.yes, "within": said.no}.get(h.standing) or said.opposite or said.no
-        more = (said.open if _undecided(h) else said.rest) if h.standing == said.expected else ""
-        said_first = _filled(chosen, values) or chosen.format_map(values)
-        sentence = f"{_with_controls(said_first, h)} {_filled(more.strip(), values)}".strip()
-    change = f"{_outside(said, h)}{_change(said, h, verdict, beside, sentence)}".strip()
-    is_beside = _side(h) not in ("", said.expected) or (verdict == "opposite" and _is_beyond(h))
-    further = _filled(said.further, values)
-    return Answer(said.question.format_map(values), verdict, sentence, change, h, further, is_beside)
+        chosen = {claim.expected: claim.yes, "within": claim.no}.get(h.standing) or claim.opposite or claim.no
+        more = (claim.open if _undecided(h) else claim.rest) if h.standing == claim.expected else ""
+        first = _filled(chosen, values) or chosen.format_map(values)
+        sentence = f"{_with_controls(first, h)} {_filled(more.strip(), values)}".strip()
+    change = f"{_outside(claim, h)}{_change(claim, h, verdict, beside, sentence)}".strip()
+    is_beside = _side(h) not in ("", claim.expected) or (verdict == "opposite" and _is_beyond(h))
+    further = _filled(claim.further, values)
+    return Answer(claim.question.format_map(values), verdict, sentence, change, h, further, is_beside)
 
 
-def _verdict(said: Sentences, h: Headline) -> Verdict:
-    if said.yes == said.no and h.standing != "unjudged":
+def _verdict(claim: Sentences, h: Headline) -> Verdict:
+    if claim.yes == claim.no and h.standing != "unjudged":
         return "counted"
     if h.objections or h.standing == "unjudged" or _is_fixed(h.scalar):
         return "unclear"
@@ -236,14 +235,14 @@ def _verdict(said: Sentences, h: Headline) -> Verdict:
     if h.standing == "within":
         null = h.scalar.null
         beyond = 0.0 if null is None else h.scalar.value - null.value
-        is_far = 2 * (beyond if said.expected == "above" else -beyond) > _least(said, h.scalar)
+        is_far = 2 * (beyond if claim.expected == "above" else -beyond) > _least(claim, h.scalar)
         return "unshown" if is_far else "no"
-    return _degree(said, h.scalar)[0] if h.standing == said.expected else "opposite"
+    return _degree(claim, h.scalar)[0] if h.standing == claim.expected else "opposite"
 
 
-def _degree(said: Sentences, s: Scalar) -> tuple[Verdict, str]:
+def _degree(claim: Sentences, s: Scalar) -> tuple[Verdict, str]:
     """The degree of a yes, and if it is not full, where the whole interval lies: `partly`, `below 0.8`."""
-    full = said.full or (_ALL if _is_share(s) or "correlation" in s.meaning.lower().split(" of ")[0] else None)
+    full = claim.full or (_ALL if _is_share(s) or "correlation" in s.meaning.lower().split(" of ")[0] else None)
     if full is None or s.interval is None or (s.interval[0] <= full[1] and s.interval[1] >= full[0]):
         return "yes", ""
     if s.interval[1] < _HARDLY:
@@ -324,12 +323,12 @@ def _side(h: Headline) -> str:
     return "above" if s.value > s.null.band[1] else "below" if s.value < s.null.band[0] else ""
 
 
-def _outside(said: Sentences, h: Headline) -> str:
+def _outside(claim: Sentences, h: Headline) -> str:
     """Why a number outside its null's band is not significant; empty for others."""
     s, side = h.scalar, _side(h)
     if not side:
         return ""
-    if side != said.expected:
+    if side != claim.expected:
         other = "larger" if side == "below" else "smaller"
         why = ": the model is less sensitive to this direction than to matched ones" * _is_beyond(h)
         return f"The value lies {side} the baseline's range{why}; only a {other} one would be a “Yes”. "
@@ -341,42 +340,42 @@ def _outside(said: Sentences, h: Headline) -> str:
     return f"The value lies outside the baseline's range, but {why}. "
 
 
-def _change(said: Sentences, h: Headline, verdict: Verdict, beside: float, sentence: str) -> str:
+def _change(claim: Sentences, h: Headline, verdict: Verdict, beside: float, sentence: str) -> str:
     """What would change the answer (more prompts, a control), or for a yes, its limit."""
     s = h.scalar
     if h.objections:
         return "If that control agreed, the answer would be yes."
     if s.underpowered:
         return f"More {s.resampled} may decide it" + (f": {s.enough:,} are enough." if s.enough else ".")
-    found = _found(said, s, beside) if h.standing == "within" else ""
+    found = _found(claim, s, beside) if h.standing == "within" else ""
     if found:
         more = f"With more {s.resampled}, smaller effects could be found."
         return "" if found in sentence else f"A value of {found} would be found 80 % of the time. {more}"
     if verdict not in (*_AFFIRMED, "counted"):
         return ""
-    degree, where = _degree(said, s)
+    degree, where = _degree(claim, s)
     degree_words = f"“{SAID[degree][:-1]}”: the whole interval lies {where}. " if where else ""
-    return f"{degree_words}{said.limit}".strip()
+    return f"{degree_words}{claim.limit}".strip()
 
 
-def _least(said: Sentences, s: Scalar) -> float:
+def _least(claim: Sentences, s: Scalar) -> float:
     """The smallest effect in the expected direction that is found 80 % of the time; NaN if unknown."""
-    return detectable(s)[said.expected != "above"]
+    return detectable(s)[claim.expected != "above"]
 
 
-def _found(said: Sentences, s: Scalar, beside: float) -> str:
+def _found(claim: Sentences, s: Scalar, beside: float) -> str:
     """`0.2 bits or more`: what is found 80 % of the time, plus what is `beside` the number; empty if unknown."""
-    least = _least(said, s)
+    least = _least(claim, s)
     if s.null is None or np.isnan(least):
         return ""
-    value = beside + s.null.value + (least if said.expected == "above" else -least)
-    return f"{with_unit(short(value), s.unit)} or {'more' if said.expected == 'above' else 'less'}"
+    value = beside + s.null.value + (least if claim.expected == "above" else -least)
+    return f"{with_unit(short(value), s.unit)} or {'more' if claim.expected == 'above' else 'less'}"
 
 
 def _filled(text: str, values: Mapping[str, Any]) -> str:
     """Sentences with their values, without those that lack a number, as in older records."""
-    said = [sentence.format_map(values) for sentence in _ENDS.split(text)]
-    return " ".join(sentence for sentence in said if DASH not in sentence)
+    filled = [sentence.format_map(values) for sentence in _ENDS.split(text)]
+    return " ".join(sentence for sentence in filled if DASH not in sentence)
 
 
 def _why(s: Scalar) -> str:

@@ -16,7 +16,6 @@ from interp.need import Need
 from interp.prompt import Prompt, PromptSet
 from interp.records.versioned_json import REMOVED_REDUCTIONS, read_versioned
 from interp.reductions import REDUCTIONS, PromptMean, Rows
-from interp.registry import load_entry
 from interp.system.array_files import digest_of_file, read_array
 from interp.system.digest import digest_of
 from interp.system.foreign_files import read_columns, read_json, read_rows, readable
@@ -79,7 +78,6 @@ class CaptureFile:
     layers: tuple[int, ...] | None
     provenance: dict[str, Any]
     files: dict[str, str]
-    mechanism: bool = False
 
 
 def open_capture(path: str | Path) -> Capture:
@@ -158,7 +156,6 @@ def _read(folder: Path, content: CaptureFile) -> Capture:
         belief=exact.get("rows.belief"),
         layers=content.layers,
         provenance=content.provenance,
-        mechanism=load_entry("program", "program")().mechanism(folder) if content.mechanism else None,
     )
 
 

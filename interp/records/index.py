@@ -109,9 +109,9 @@ def _page(path: str, home: Path) -> str | None:
 def _entry(path: str, home: Path) -> Entry:
     record = open_run(home)
     with readable(f"the record {home}", "Repeat the run.", found="its numbers cannot be printed"):
-        said = tuple((answer.question, answer.said) for answer in answers(record, "the model"))
+        sentences = tuple((answer.question, answer.said) for answer in answers(record, "the model"))
     n_bytes = sum(os.lstat(Path(at) / name).st_size for at, _, names in os.walk(home) for name in names)
-    return Entry(path, record, said, n_bytes, _page(path, home))
+    return Entry(path, record, sentences, n_bytes, _page(path, home))
 
 
 def _linked(root: Path, entries: list[Entry]) -> tuple[Entry, ...]:

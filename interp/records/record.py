@@ -50,8 +50,8 @@ class RunRecord(Holding[str, Findings]):
     token by token. `path` is the folder on disk, None before it is saved. Times in `timings` are in seconds.
 
     >>> record = interp.open_run("runs/first")
-    >>> record.status, list(record.findings)
-    ('done', ['orthogonality'])
+    >>> list(record.findings)
+    ['orthogonality']
     """
 
     _held, _kind = "findings", "probe of this record"
@@ -60,20 +60,18 @@ class RunRecord(Holding[str, Findings]):
     spec_hash: str
     timings: Mapping[str, float]
     findings: Mapping[str, Findings]
-    parameters: Mapping[str, Mapping[str, Any]]
     model: Mapping[str, Any] = field(default_factory=dict)
     prompts: Mapping[str, Any] = field(default_factory=dict)
     selfcheck: tuple[Mapping[str, Any], ...] = ()
-    status: Literal["done", "failed", "partial"] = "done"
     created: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
     environment: Mapping[str, Any] = field(default_factory=environment)
     shown: tuple[TokenStrip, ...] = ()
     path: Path | None = None
 
-    def __post_init__(self) -> None:
-        asked = {name: self.parameters.get(name, {}) for name in self.findings}
-        findings = {name: replace(found, parameters=asked[name]) for name, found in self.findings.items()}
-        object.__setattr__(self, "findings", findings)
+    @property
+    def parameters(self) -> dict[str, Mapping[str, Any]]:
+        """The parameters of every probe."""
+        return {name: found.parameters for name, found in self.findings.items()}
 
     @property
     def quantised(self) -> str:
@@ -154,9 +152,9 @@ class RunRecord(Holding[str, Findings]):
         where = "Not written to a folder; `record.write_page(path)`"
         where = f"Written to {self.path}; `record.show()`" if self.path else where
         objections = [f"{h.name} {words}." for h in headlines(self.findings) for words in h.objections]
-        said = " ".join([*objections, *contradictions(self.findings), tried(self.findings)])
-        further = f"{said} {where} draws the page, `record[probe]` holds all numbers and tables."
-        return f"{name}{read} ({self.status})", ("probe", *COLUMNS), rows, further
+        sentences = " ".join([*objections, *contradictions(self.findings), tried(self.findings)])
+        further = f"{sentences} {where} draws the page, `record[probe]` holds all numbers and tables."
+        return f"{name}{read}", ("probe", *COLUMNS), rows, further
 
     def to_frame(self) -> "pandas.DataFrame":
         """Every number of every probe, one per row, as `Findings.to_frame` with the column `probe`."""
@@ -188,7 +186,8 @@ class RunRecord(Holding[str, Findings]):
         with telling(f"writing the record to {folder}", fix), writing(folder) as draft:
             (draft / "tables").mkdir(parents=True)
             findings = {name: self._write_findings(name, f, draft) for name, f in self.findings.items()}
-            content = RunFile(**{name: getattr(self, name) for name in _SHARED}, findings=findings)
+            shared = {name: getattr(self, name) for name in _SHARED}
+            content = RunFile(status="done", **shared, findings=findings)
             (draft / "run.json").write_text(as_text(content), encoding="utf-8")
             if self.shown:
                 write_strips(self.shown, draft)
@@ -222,13 +221,13 @@ class RunRecord(Holding[str, Findings]):
             # not `save_file`, whose files only their owner may read and whose errors are not the system's
             (draft / f"arrays.{probe}.safetensors").write_bytes(save(arrays))
         return FindingsFile(
-            parameters=plain_json(dict(self.parameters[probe])),
+            parameters=plain_json(dict(findings.parameters)),
             tables=tables,
             **{name: getattr(findings, name) for name in ("scalars", "notes", "headline", "controls", "facts")},
         )
 
 
-_SHARED = tuple(name for name in RunFile.model_fields if name not in ("format", "findings"))
+_SHARED = tuple(name for name in RunFile.model_fields if name not in ("format", "status", "findings"))
 """The fields that `run.json` and a record share."""
 
 
@@ -285,7 +284,6 @@ def open_run(path: str | Path) -> RunRecord:
     return RunRecord(
         **kept | {"selfcheck": tuple(content.selfcheck)},
         findings={name: _read_findings(name, f, folder) for name, f in content.findings.items()},
-        parameters={name: f.parameters for name, f in content.findings.items()},
         shown=read_strips(folder),
         path=folder,
     )  # fmt: skip
@@ -330,19 +328,18 @@ def _read_findings(probe: str, content: FindingsFile, folder: Path) -> Findings:
     with readable(f"the findings of {probe} in the record {folder}", fix, found="they do not fit"):
         return Findings(
             probe, content.scalars, tables, arrays, tuple(content.notes), tuple(content.headline),
-            {name: tuple(controls) for name, controls in content.controls.items()}, content.facts,
+            {name: tuple(controls) for name, controls in content.controls.items()}, content.facts, content.parameters,
         )  # fmt: skip
 
 
 def finished_record(
     spec_hash: str, out: Path, is_same: Callable[[RunRecord], bool] = lambda record: True
 ) -> RunRecord | None:
-    """The newest finished, readable record of this specification in `out`, if `is_same` accepts it; else None."""
+    """The newest readable record of this specification in `out`, if `is_same` accepts it; else None."""
     for file in sorted(out.glob("[!.]*/run.json"), reverse=True):
         try:
             content = read_json(file)
-            asked = {"spec_hash": spec_hash, "status": "done"}
-            if not isinstance(content, dict) or content | asked != content:
+            if not isinstance(content, dict) or content.get("spec_hash") != spec_hash:
                 continue
             record = open_run(file)
         except (OSError, ValueError, RecursionError, RecordError):

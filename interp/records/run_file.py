@@ -94,7 +94,7 @@ class RunFile(Strict):
     """The content of `run.json`."""
 
     format: Literal[1] = FORMAT
-    status: Literal["done", "failed", "partial"]
+    status: Literal["done"]
     created: str
     spec: Annotated[dict[str, Any], AfterValidator(knowing(_Asked))]
     spec_hash: str

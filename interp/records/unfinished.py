@@ -114,14 +114,14 @@ class Stage:
         try:
             asked = f"the unfinished work in {self.path}"
             with readable(asked, "", found="it is damaged"), zipfile.ZipFile(self.path) as file:
-                said = json.loads(file.read("said.json"))
-                theirs, ours = said["identity"], {**self.identity, **_versions()}
+                about = json.loads(file.read("said.json"))
+                theirs, ours = about["identity"], {**self.identity, **_versions()}
                 unlike = [name for name in {**theirs, **ours} if theirs.get(name) != ours.get(name)]
                 other = f"it belongs to other {' and '.join(unlike)}"
                 if not unlike:
-                    arrays = {tuple(name): _read(file, i) for i, name in enumerate(said["arrays"])}
-                    remember(self._in_words(said["n_done"], said["n"], said["unit"]))
-                    return Kept(said["n_done"], arrays)
+                    arrays = {tuple(name): _read(file, i) for i, name in enumerate(about["arrays"])}
+                    remember(self._in_words(about["n_done"], about["n"], about["unit"]))
+                    return Kept(about["n_done"], arrays)
         except RecordError as error:
             if isinstance(error.__cause__, FileNotFoundError):  # none, or just removed by another process
                 return None
@@ -149,10 +149,10 @@ class Stage:
     def _write(self, n_done: int, n: int, unit: str, arrays: Arrays) -> None:
         began = time.perf_counter()
         identity = {**self.identity, **_versions()}
-        said = {"identity": identity, "n_done": n_done, "n": n, "unit": unit}
+        about = {"identity": identity, "n_done": n_done, "n": n, "unit": unit}
         try:
             with writing(self.path) as draft:
-                _write_zip(draft, said, arrays)
+                _write_zip(draft, about, arrays)
         except OSError as error:  # the run continues without partial results
             words = f"unfinished work cannot be kept in {self.run.folder} ({error.strerror or error})"
             warnings.warn(f"{words}; the run continues without", RuntimeWarning, stacklevel=2)
@@ -194,7 +194,7 @@ def _versions() -> dict[str, Any]:
     return {"versions": known["packages"], "code": (known["code"] or {}).get("revision")}
 
 
-def _write_zip(path: Path, said: Mapping[str, Any], arrays: Arrays) -> None:
+def _write_zip(path: Path, about: Mapping[str, Any], arrays: Arrays) -> None:
     """One array in memory at a time; the format has checksums."""
     names = []
     with zipfile.ZipFile(path, "w") as file:
@@ -202,7 +202,7 @@ def _write_zip(path: Path, said: Mapping[str, Any], arrays: Arrays) -> None:
             names.append(name)
             with file.open(f"{i}.npy", "w", force_zip64=True) as member:
                 np.lib.format.write_array(member, np.asarray(array), allow_pickle=False)
-        file.writestr("said.json", json.dumps({**said, "arrays": names}))
+        file.writestr("said.json", json.dumps({**about, "arrays": names}))
 
 
 def _read(file: zipfile.ZipFile, i: int) -> np.ndarray:

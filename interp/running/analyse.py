@@ -9,11 +9,12 @@ from typing import Any
 
 from interp.capture import Capture
 from interp.errors import UsageError
+from interp.findings import Findings
 from interp.probe import Probe
 from interp.prompting.clusters import with_targets
 from interp.prompting.pools import described_set, draw, refuse_few, refuse_prompts
 from interp.records.record import RunRecord, written
-from interp.running.choose_probes import analysed, choose_probes, reads_attention_alone, some_served
+from interp.running.choose_probes import analysed, choose_probes, reads_attention_alone
 from interp.system.digest import digest_of
 
 
@@ -56,29 +57,34 @@ def analyse(
     if "next_entropy_bits" not in capture.rows:
         fix = "Give `interp.capture_from_arrays` the logits, or next_entropy_bits."
         raise UsageError(asked=what, found="its rows have no next_entropy_bits", fix=fix)
-    chosen = some_served(choose_probes(probes, settings), partial(_refuse, capture))
+    chosen = choose_probes(probes, settings)
     began = time.monotonic()
     per_quintile = per_quintile or None
     base, drawn = draw(capture, per_quintile)
-    findings = {probe.name: analysed(probe, base, {}) for probe in chosen}
+    findings: dict[str, Findings] = {}
+    for probe in chosen.served(chosen.probes, partial(_refuse, capture)):
+        with chosen.leaving_out(probe):
+            findings[probe.name] = analysed(probe, base, {})
+    if not findings:
+        raise chosen.refused[chosen.probes[0].name]
     pool, provenance = capture.prompts, dict(capture.provenance)
     checks = provenance.pop("selfcheck", "not known")
-    parameters = {probe.name: probe.parameters() for probe in chosen}
+    parameters = {name: found.parameters for name, found in findings.items()}
     targets = [str(of_probe.get("target")) for of_probe in parameters.values()]
     spec = {
         "capture_of": capture.model.name, "probes": parameters, "prompts": pool.name, "prompts_hash": pool.content_hash,
         "per_quintile": per_quintile, "seed": capture.seed, "edits": provenance.pop("edits", []), **provenance,
     }  # fmt: skip
+    notes = {"notes": list(chosen.notes)} if chosen.refused else {}
     is_checked = isinstance(checks, Sequence) and not isinstance(checks, str)
     record = RunRecord(
         spec=spec,
         spec_hash=digest_of(spec),
         model=asdict(capture.model) | ({} if is_checked else {"selfcheck": str(checks)}),
-        prompts=described_set(pool if pool.clusters is None else with_targets(pool, targets), drawn),
+        prompts=described_set(pool if pool.clusters is None else with_targets(pool, targets), drawn) | notes,
         selfcheck=tuple(checks) if is_checked else (),
         timings={"analyses": round(time.monotonic() - began, 4)},
         findings=findings,
-        parameters=parameters,
     )  # fmt: skip
     if out is not None:
         record = written(record, Path(out), capture.model.name)

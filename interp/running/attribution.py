@@ -24,9 +24,10 @@ from interp.prompting.files import given_prompts
 from interp.prompting.tokens import as_tokens, one_token, words_of
 from interp.reading.forward import capture
 from interp.reading.lens import Lens
-from interp.settings import MOST, refuse_number
+from interp.settings import LARGEST_SEED, MOST, refuse_number
 from interp.statistics.intervals import band, t_half_width
 from interp.system.float64 import double
+from interp.system.plain_numbers import plain
 
 if TYPE_CHECKING:
     import pandas
@@ -138,6 +139,7 @@ def logit_attribution(
             fix="Leave the block, or edit heads, values or feed-forwards.",
         )
     refuse_number(f"n_null = {n_null}", n_null, 0, MOST)
+    refuse_number(f"seed = {seed}", seed, 0, LARGEST_SEED)
     pool = given_prompts(model, prompts)
     needs = [Need(site) for site in ("z", "attn_out", "mlp_out", "resid", "next_log_prob")]
     z, attn_out, mlp_out, resid, log_p = needs
@@ -198,7 +200,8 @@ def _is_normalised(model: Model) -> bool:
 def _answer_ids(model: Model, given: Answer | None, n: int, what: str) -> np.ndarray | None:
     if given is None:
         return None
-    each = [given] * n if isinstance(given, str | int | np.integer) else list(given)
+    given = plain(given)
+    each = list(given) if isinstance(given, list | tuple) else [given] * n
     if len(each) != n:
         raise PromptError(
             asked=f"{what}= of {len(each)} tokens",

@@ -4,9 +4,9 @@ A named probe that reads what the model lacks is rejected with a message. If onl
 attention sees these, under their own numbers.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from interp.capture import Capture, ModelInfo
 from interp.errors import UnknownName, UsageError
 from interp.findings import Findings
 from interp.model import Model
-from interp.probe import Probe, Readout, served
+from interp.probe import Chosen, Probe, Readout
 from interp.reading.readable import EVERYWHERE, first_lacking
 from interp.registry import entries, load_entry
 from interp.running.checkpoints import has_checkpoints
@@ -33,14 +33,6 @@ LAYER = "layer"
 """The unit of layer numbers in tables and scalars, and the field of a probe that names a layer."""
 
 
-@dataclass(frozen=True)
-class ChosenProbe:
-    """A probe of a run, and whether the user named it or took it with a group."""
-
-    probe: Probe
-    is_named: bool
-
-
 def probe_names(asked: Iterable[str]) -> dict[str, bool]:
     """The names of probes in these words, with groups expanded, and whether each is named itself."""
     known = entries("probe")
@@ -56,43 +48,44 @@ def probe_names(asked: Iterable[str]) -> dict[str, bool]:
 
 def choose_probes(
     asked: str | Probe | Sequence[str | Probe], settings: Mapping[str, Mapping[str, Any]] | None = None
-) -> tuple[ChosenProbe, ...]:
+) -> Chosen:
     """The probes of a run, with their settings; names, groups and configured probes may be mixed."""
     settings = settings or {}
-    chosen: dict[str, ChosenProbe] = {}
+    chosen: dict[str, Probe] = {}
+    named: set[str] = set()
     listed = split_commas(asked) if isinstance(asked, str) else [asked] if isinstance(asked, Probe | type) else asked
     for each in listed or ():
         each = each() if isinstance(each, type) else each
         if isinstance(each, Probe):
             if own := settings.get(each.name):
                 each = replace(each, **read_fields(type(each), each.name, own))
-            before = chosen.get(each.name)
-            if before is not None and before.is_named and before.probe != each:
+            if each.name in named and chosen[each.name] != each:
                 fix = "Make one run for each; `interp compare` sets them side by side."
                 raise UsageError(asked=f"the probe {each.name} twice", found="a record holds one of a name", fix=fix)
-            chosen[each.name] = ChosenProbe(each, True)
+            chosen[each.name] = each
+            named.add(each.name)
             continue
         for name, is_named in probe_names([each]).items():
-            probe = chosen[name].probe if name in chosen else make_probe(name, settings.get(name, {}))
-            chosen[name] = ChosenProbe(probe, is_named or (name in chosen and chosen[name].is_named))
+            chosen[name] = chosen[name] if name in chosen else make_probe(name, settings.get(name, {}))
+            named |= {name} if is_named else set()
     if not chosen:
         raise UsageError(asked="a run", found="no probe is named", fix="Name at least one; `interp list probes`.")
     for name in settings:
         if name not in chosen:
             raise UnknownName("probe of this run with settings", name, chosen)
-    for each in chosen.values():
-        refuse_values(each.probe.name, vars(each.probe))
-        each.probe.refuse_fields(None)
-    return tuple(chosen.values())
+    for probe in chosen.values():
+        refuse_values(probe.name, vars(probe))
+        probe.refuse_fields(None)
+    return Chosen(tuple(chosen.values()), chosen.keys() - named)
 
 
-def readable_probes(model: Model, chosen: Sequence[ChosenProbe], checkpoints: Sequence[str] = ()) -> tuple[Probe, ...]:
+def readable_probes(model: Model, chosen: Chosen, checkpoints: Sequence[str] = ()) -> tuple[Probe, ...]:
     """The probes whose needs the model meets; raises `UsageError` if it does not meet a named one, or none.
 
     Without checkpoints a group has no probes that follow them.
     """
     is_training = bool(checkpoints) or has_checkpoints(model)
-    chosen = [each for each in chosen if each.is_named or is_training or not each.probe.follows_checkpoints]
+    probes = [p for p in chosen.probes if is_training or not (p.follows_checkpoints and p.name in chosen.optional)]
 
     def refuse(probe: Probe) -> None:
         found = first_lacking(model, probe.needs, everywhere=not reads_attention_alone(probe))
@@ -106,15 +99,9 @@ def readable_probes(model: Model, chosen: Sequence[ChosenProbe], checkpoints: Se
             )  # fmt: skip
         placed(probe, model.info)  # which refuses a layer without attention
 
-    return some_served(chosen, refuse)
-
-
-def some_served(chosen: Sequence[ChosenProbe], refuse: Callable[[Probe], None]) -> tuple[Probe, ...]:
-    """The probes for which `refuse` raises nothing; its error is raised for a named one, and if none remains."""
-    optional = [each.probe.name for each in chosen if not each.is_named]
-    kept, refused = served([each.probe for each in chosen], optional, refuse)
+    kept = chosen.served(probes, refuse)
     if not kept:
-        raise next(iter(refused.values()))
+        raise chosen.refused[probes[0].name]
     return kept
 
 
@@ -135,7 +122,7 @@ def reads_attention_alone(probe: Probe) -> bool:
 
 
 def analysed(probe: Probe, base: Capture, under: Mapping[str, Readout]) -> Findings:
-    """The findings of a probe.
+    """The findings of a probe, with its parameters.
 
     If only some layers have attention, a probe of attention sees a model of these layers. Its tables and numbers then
     have the layers' own numbers, and a note names them.
@@ -143,7 +130,7 @@ def analysed(probe: Probe, base: Capture, under: Mapping[str, Readout]) -> Findi
     having = base.model.attention_layers
     with one_thread():
         if having is None or not reads_attention_alone(probe):
-            return probe.analyse(base, under)
+            return replace(probe.analyse(base, under), parameters=probe.parameters())
         seen = replace(base, model=replace(base.model, n_layers=len(having)))
         found = placed(probe, base.model).analyse(seen, under)
     note = (
@@ -158,6 +145,7 @@ def analysed(probe: Probe, base: Capture, under: Mapping[str, Readout]) -> Findi
             for name, scalar in found.scalars.items()
         },
         notes=(*found.notes, note),
+        parameters=probe.parameters(),
     )
 
 

@@ -17,6 +17,7 @@ from interp.reading.batches import rows_of
 from interp.reading.forward import row_table
 from interp.reductions import PromptMean, Rows
 from interp.running.collect import with_words
+from interp.settings import LARGEST_SEED, refuse_number
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -68,6 +69,7 @@ def capture_from_arrays(
         >>> capture["v"].shape
         (2, 3, 4, 16)
     """
+    refuse_number(f"seed = {seed}", seed, 0, LARGEST_SEED)
     if not isinstance(prompts, PromptSet):
         prompts = PromptSet("memory", [Prompt(text=text) for text in prompts], source=f"read by {tool}")
     ids = _ids(prompts, tokens)

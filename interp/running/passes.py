@@ -5,7 +5,7 @@ as `ASSUMED_PROMPTS` prompts of `ASSUMED_TOKENS` tokens.
 """
 
 import math
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -14,7 +14,7 @@ from interp.editing.restart import tail_starts
 from interp.model import Model
 from interp.need import PLACES, Need
 from interp.options import RunOptions
-from interp.probe import Planned, Probe
+from interp.probe import Chosen, Planned, Probe
 from interp.prompt import Prompt, PromptSet, Run
 from interp.prompting.clusters import notes_of
 from interp.prompting.files import needs_tokenizer, resolve_prompts
@@ -94,11 +94,11 @@ class Passes:
 
 
 def passes_of(
-    model: Model, probes: Sequence[Probe], options: RunOptions, n_earlier: int = 0, optional: Collection[str] = ()
+    model: Model, probes: Sequence[Probe], options: RunOptions, n_earlier: int = 0, chosen: Chosen | None = None
 ) -> list[Passes]:
     """The base reading of every prompt set, each followed by the conditions of its probes, and by checkpoints.
 
-    `n_earlier` checkpoints come before the model; `optional` as in `pools_for`.
+    `n_earlier` checkpoints come before the model; `chosen` as in `pools_for`.
     """
     has_words, sampled = model.task is not None or model.tokenizer is not None, options
     n_all, prompts = options.n_pool or 0, options.prompts
@@ -110,7 +110,7 @@ def passes_of(
     if has_words:
         read = [
             (pool.probes, TokenisedSet(pool.prompts, pool.ids, note=" ".join(notes_of(pool.prompts))))
-            for pool in pools_for(model, probes, sampled, optional)
+            for pool in pools_for(model, probes, sampled, chosen)
         ]
     else:
         sets = grouped(probes, sampled.prompts is None)

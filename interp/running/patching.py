@@ -26,7 +26,7 @@ from interp.prompt import Prompt, PromptSet, Run
 from interp.prompting.tokens import as_tokens, one_token, words_of
 from interp.reading.batches import layers_of
 from interp.reading.forward import capture
-from interp.settings import MOST, refuse_number
+from interp.settings import LARGEST_SEED, MOST, refuse_number
 from interp.statistics.intervals import band
 from interp.system.plain_numbers import from_0, plain
 from interp.system.progress import reporting
@@ -168,6 +168,7 @@ def patching_map(
     if site not in SITES:
         raise UnknownName("site that can be patched", site, SITES)
     refuse_number(f"n_null = {n_null}", n_null, 0, MOST)
+    refuse_number(f"seed = {seed}", seed, 0, LARGEST_SEED)
     ids = [_ids(model, each, what) for each, what in ((clean, "clean"), (corrupted, "corrupted"))]
     n = len(ids[0])
     if len(ids[1]) != n:

@@ -7,9 +7,8 @@ batch in a PyTorch block of the model's width, in processor time of one thread, 
 import math
 import time
 from collections.abc import Callable
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import dataclass
 from math import prod
-from typing import Annotated
 
 import numpy as np
 import torch
@@ -19,7 +18,7 @@ from interp.editing.restart import MEMORY as RESIDUALS
 from interp.lens.files import lens_bytes
 from interp.loading.placement import free_bytes
 from interp.need import Need
-from interp.options import Option, RunOptions, by_keyword
+from interp.options import RunOptions, by_keyword
 from interp.reading.batches import at_most, most_sequences
 from interp.reading.collector import LOGITS_AT_ONCE
 from interp.reading.forward import TOKENS_PER_BATCH
@@ -242,7 +241,7 @@ class PassCost:
     n_prompts: int
     n_tokens: int
     n_blocks: int
-    seconds: float | None
+    seconds: float
     analysis_seconds: float
 
 
@@ -250,7 +249,7 @@ class PassCost:
 class Plan:
     """The cost of a run, in bytes and seconds: `disk` is what it writes, `download` at most what it fetches first.
 
-    >>> cost = interp.plan("tunnel:bijection-gpt-neox", probes="manifold", is_timed=False)
+    >>> cost = interp.plan("tunnel:bijection-gpt-neox", probes="manifold")
     >>> cost.n_passes, cost.fits
     (1, True)
     """
@@ -262,7 +261,7 @@ class Plan:
     free: int
     disk: int
     download: int
-    loading_seconds: float | None
+    loading_seconds: float
     notes: tuple[str, ...] = ()
 
     @property
@@ -276,18 +275,16 @@ class Plan:
         return sum(step.n * step.n_tokens for step in self.steps)
 
     @property
-    def seconds(self) -> tuple[float, float] | None:
-        """The shortest and longest time that the run may take, in seconds; None if nothing was timed."""
-        if self.loading_seconds is None or self.reading_seconds is None:
-            return None
+    def seconds(self) -> tuple[float, float]:
+        """The shortest and longest time that the run may take, in seconds."""
         analysing = sum(step.analysis_seconds for step in self.steps)
         total = STARTING + self.loading_seconds + self.reading_seconds + analysing
         return total / SPREAD, total * SPREAD
 
     @property
-    def reading_seconds(self) -> float | None:
-        """Seconds of all forward passes; None if nothing was timed."""
-        return None if self.loading_seconds is None else sum(step.seconds or 0.0 for step in self.steps)
+    def reading_seconds(self) -> float:
+        """Seconds of all forward passes."""
+        return sum(step.seconds for step in self.steps)
 
     @property
     def fits(self) -> bool:
@@ -295,61 +292,48 @@ class Plan:
         return (self.memory.peak if self.memory.is_on_cpu else self.memory.on_device) <= self.free
 
 
-@dataclass(frozen=True)
-class PlanOptions(RunOptions):
-    """The options of the run, and whether its time is estimated (`is_timed`)."""
-
-    _: KW_ONLY
-    is_timed: Annotated[bool, Option("--time", "Whether one batch is timed, for an estimate of the time.")] = True
-
-
-@by_keyword(PlanOptions)
-def plan(options: PlanOptions) -> Plan:
+@by_keyword(RunOptions)
+def plan(options: RunOptions) -> Plan:
     """Estimate what `interp.run` with the same arguments will cost. No weights are read.
 
     Returns:
-        Forward passes, tokens, memory, disk and time. If memory is short, `Plan.fits` is False. With `is_timed=False`
-        nothing is timed, and no time is given.
+        Forward passes, tokens, memory, disk and time. If memory is short, `Plan.fits` is False.
 
     Raises:
         UsageError: A name, setting or combination does not fit.
         ModelError: The model's shape cannot be found.
 
     Examples:
-        >>> cost = interp.plan("tunnel:bijection-gpt-neox", probes="manifold", n_pool=50, is_timed=False)
+        >>> cost = interp.plan("tunnel:bijection-gpt-neox", probes="manifold", n_pool=50)
         >>> cost.n_tokens > 50
         True
     """
-    asked = choose_probes(options.probes, options.settings)
+    chosen = choose_probes(options.probes, options.settings)
     meta = meta_model(options, or_known=True)
-    chosen = readable_probes(meta.model, asked, options.checkpoints)
-    n_earlier = len(checkpoints_of(meta.model, chosen, options.checkpoints))
-    optional = [each.probe.name for each in asked if not each.is_named]
+    probes = readable_probes(meta.model, chosen, options.checkpoints)
+    n_earlier = len(checkpoints_of(meta.model, probes, options.checkpoints))
     with at_most(options.batch_size):
-        passes = passes_of(meta.model, chosen, options, n_earlier, optional)
+        passes = passes_of(meta.model, probes, options, n_earlier, chosen)
         memory = memory_of(meta, passes, lens_bytes(options.lens))
     n_times = 1 + options.n_untrained if options.null == "untrained" else 1
-    info, loading, per_operation = meta.model.info, None, None
-    if options.is_timed:  # loading: reading the weights, and the self-check, of the model and of its checkpoints
-        per_operation = seconds_per_operation(meta)
-        checked = 2 * CHECKED_TOKENS * info.n_parameters * per_operation
-        loading = (1 + n_earlier) * (meta.memory_bytes / LOADED_PER_SECOND + checked)
+    info, per_operation = meta.model.info, seconds_per_operation(meta)
+    checked = 2 * CHECKED_TOKENS * info.n_parameters * per_operation
     is_folder = meta.is_here and info.revision is None  # and its checkpoints are folders
     of_layer = HEAD_BYTES * info.n_heads + VECTOR_BYTES * info.d_model
     steps = []
     for p in passes:
-        seconds = None if per_operation is None else p.n * n_times * pass_seconds(p, meta, per_operation)
+        seconds = p.n * n_times * pass_seconds(p, meta, per_operation)
         analysis = n_times * sum(probe.cost.analysis(info, p.text.n_rows("scored")) for probe in p.probes)
         n_blocks = max(0, info.n_layers - p.first_layer)
         steps.append(PassCost(p.what, p.n * n_times, p.n_prompts, p.n_tokens, n_blocks, seconds, float(analysis)))
     return Plan(
         model=info,
-        probes=tuple(probe.name for probe in chosen if any(probe in p.probes for p in passes)),
+        probes=tuple(probe.name for probe in probes if any(probe in p.probes for p in passes)),
         steps=tuple(steps),
         memory=memory,
         free=free_bytes(meta.placement),
-        disk=PAGE_BYTES + len(chosen) * (FINDINGS_BYTES + info.n_layers * of_layer),
+        disk=PAGE_BYTES + len(probes) * (FINDINGS_BYTES + info.n_layers * of_layer),
         download=meta.file_bytes * ((not meta.is_here) + (0 if meta.model.task or is_folder else n_earlier)),
-        loading_seconds=loading,
+        loading_seconds=(1 + n_earlier) * (meta.memory_bytes / LOADED_PER_SECOND + checked),
         notes=tuple(dict.fromkeys(note for note in (meta.note, *(p.text.note for p in passes)) if note)),
     )

@@ -29,7 +29,7 @@ from interp.loading.untrained import beside_untrained, untrained_copy
 from interp.model import Check, Model
 from interp.need import Need
 from interp.options import RunOptions, by_keyword
-from interp.probe import Probe, Readout
+from interp.probe import Chosen, Probe, Readout
 from interp.prompt import Run
 from interp.prompting.pools import PromptPool, draw, other_prompts, pools_for, read_apart
 from interp.reading.batches import at_most
@@ -77,7 +77,7 @@ def run_as_asked(options: RunOptions) -> RunRecord:
     """`run` with its options as one object."""
     ranks = here()
     out = None if options.out is None else Path(options.out)
-    choose_probes(options.probes, options.settings)  # refuses wrong ones before anything is loaded
+    chosen = choose_probes(options.probes, options.settings)  # wrong ones are refused before anything is loaded
     edits = resolve_edits(options.edits)
     options = replace(options, edits=edits, quiet=options.quiet or not ranks.is_first)
     if out is not None and ranks.is_first:
@@ -88,13 +88,14 @@ def run_as_asked(options: RunOptions) -> RunRecord:
         files = files_identity(options)  # first, as files may be replaced while they are loaded
         loaded = with_lens(load_as_asked(options), options.lens)
         edits = with_donors(edits, loaded.info)
-    spec, pools = specify(loaded, options)
-    chosen = [probe for pool in pools for probe in pool.probes]
+    spec, pools = specify(loaded, options, chosen)
+    probes = [probe for pool in pools for probe in pool.probes]
     folder = None if out is None or not ranks.is_alone else out / PARTIAL / spec.hash
-    session = _Session(spec, edits, clock, Unfinished(folder, spec.hash, began=clock.began), codes_of(pools))
-    session.refuse_misuse(loaded, chosen)
+    unfinished = Unfinished(folder, spec.hash, began=clock.began)
+    session = _Session(spec, edits, clock, unfinished, chosen, codes_of(pools))
+    session.refuse_misuse(loaded, probes)
     refuse_unknown_prompt(pools[0].prompts, options.show_tokens)
-    followed = checkpoints_of(loaded, chosen, spec.checkpoints)
+    followed = checkpoints_of(loaded, probes, spec.checkpoints)
     if not ranks.is_alone:
         ranks.agree("what was asked", spec.hash)
         ranks.agree("the fingerprint of the weights", loaded.fingerprint)
@@ -124,8 +125,9 @@ def run_as_asked(options: RunOptions) -> RunRecord:
                 labels.append(label)
                 del copy
             findings = {
-                name: beside_untrained(found, [t[name] for t in copies], labels) for name, found in findings.items()
-            }
+                name: beside_untrained(found, [t[name] for t in copies], labels)
+                for name, found in findings.items() if name not in chosen.refused
+            }  # fmt: skip
         shown = []
         for i in options.show_tokens:
             with clock(f"tokens of prompt {i}"), windowed(loaded, spec.attention_window):
@@ -138,21 +140,27 @@ def run_as_asked(options: RunOptions) -> RunRecord:
             end = loaded if any(part.exchange_needs for part in session.followed) else None
             del loaded  # one model in memory at a time, unless patterns are exchanged with the end
             curves, described["checkpoints"] = session.follow(followed, own_step, fingerprint, end)
-            findings = {name: (findings | curves)[name] for name in spec.probes if name in findings | curves}
+            findings |= curves
+        findings = {name: findings[name] for name in spec.probes if name in findings}
+        if ranks.is_first and not findings:
+            raise chosen.refused[probes[0].name]
+        done = replace(spec, probes=tuple(findings), settings={name: spec.settings[name] for name in findings})
         processes = {} if ranks.is_alone else {"processes": ranks.size}
-        read, *others = [pool.describe(draw) for pool, draw in zip(pools, drawn, strict=True)]
+        read, *others = [pool.describe(draw, findings) for pool, draw in zip(pools, drawn, strict=True)]
+        read["notes"] += chosen.notes
         record = RunRecord(
-            spec=spec.to_json(),
-            spec_hash=spec.hash,
+            spec=done.to_json(),
+            spec_hash=spec.hash,  # by which the same call finds the record, also if it left out a probe
             model=described,
             prompts=read | ({"others": others} if others else {}),
             environment=environment() | {"probe_code": session.codes} | processes,
             selfcheck=tuple(asdict(c) for c in (*own_checks, *merged(session.checks))),
             timings=clock.seconds,
             findings=findings,
-            parameters=spec.settings,
             shown=tuple(shown),
         )
+        for note in chosen.notes:
+            announce(note, options.quiet)
         if out is not None and ranks.is_first:
             record = written(record, out, info.name)
         session.unfinished.remove()
@@ -172,11 +180,10 @@ def codes_of(pools: Sequence[PromptPool]) -> dict[str, str]:
     return {probe.name: code_hash(probe) for pool in pools for probe in pool.probes}
 
 
-def specify(model: Model, options: RunOptions) -> tuple[RunSpec, tuple[PromptPool, ...]]:
+def specify(model: Model, options: RunOptions, chosen: Chosen) -> tuple[RunSpec, tuple[PromptPool, ...]]:
     """The specification of a run, and its prompts as the model reads them; the model needs no weights."""
-    asked = choose_probes(options.probes, options.settings)
-    probes = readable_probes(model, asked, options.checkpoints)
-    pools = pools_for(model, probes, options, [c.probe.name for c in asked if not c.is_named])
+    probes = readable_probes(model, chosen, options.checkpoints)
+    pools = pools_for(model, probes, options, chosen)
     served = {probe.name for pool in pools for probe in pool.probes}
     probes = tuple(probe for probe in probes if probe.name in served)
     prompts, first = options.prompts, pools[0].prompts
@@ -202,12 +209,16 @@ def specify(model: Model, options: RunOptions) -> tuple[RunSpec, tuple[PromptPoo
 
 @dataclass
 class _Session:
-    """State that all readings of a run share; `checks` are those of its edits."""
+    """State that all readings of a run share; `checks` are those of its edits.
+
+    `chosen` keeps the refusals of probes at their conditions and analyses.
+    """
 
     spec: RunSpec
     edits: tuple[Edit, ...]
     clock: "_Clock"
     unfinished: Unfinished
+    chosen: Chosen
     codes: Mapping[str, str] = field(default_factory=dict)
     checks: list[Check] = field(default_factory=list)
     followed: list[Followed] = field(default_factory=list)
@@ -263,15 +274,19 @@ class _Session:
             if apart:
                 with self.clock(f"capture of the drawn{part}"):
                     _, of_drawn = self._read_drawn(model, pool, base, apart)
-            under = {probe.name: self._conditions(model, pool, probe, base, suffix) for probe in at_once}
+            under: dict[str, Mapping[str, Readout]] = {}
+            for probe in at_once:
+                with self.chosen.leaving_out(probe):
+                    under[probe.name] = self._conditions(model, pool, probe, base, suffix)
+            at_once = [probe for probe in at_once if probe.name in under]
             with reporting("analyses", self.spec.quiet) as progress:
                 for n_done, probe in enumerate(at_once if here().is_first else ()):
                     progress(n_done, len(at_once))
                     read = of_drawn if probe in apart else base
-                    with self.clock(f"probe {probe.name}{suffix}"):
+                    with self.clock(f"probe {probe.name}{suffix}"), self.chosen.leaving_out(probe):
                         found[probe.name] = analysed(probe, read, under[probe.name])
                     progress(n_done + 1, len(at_once))
-        return {name: found[name] for name in self.spec.probes if name in found}, drawn
+        return found, drawn
 
     def _read(
         self, model: Model, run: Run, needs: Sequence[Need], progress: Report = unheard, name: str = "",
@@ -335,7 +350,7 @@ class _Session:
         found: dict[str, Findings] = {}
         for part in self.followed if here().is_first else ():
             for probe in part.probes:
-                with self.clock(f"probe {probe.name}"):
+                with self.clock(f"probe {probe.name}"), self.chosen.leaving_out(probe):
                     found[probe.name] = analysed(probe, part.final, part.under[probe.name])
         return found, [dict(zip(("name", "step", "revision", "fingerprint"), each, strict=True)) for each in known]
 

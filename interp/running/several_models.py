@@ -101,7 +101,7 @@ def run_many(
     shared = replace(options, out=out, quiet=quiet)
     models = list(models) if isinstance(models, Iterable) else [models]
     _refuse_misuse(models, revisions, prompts, shared)
-    follow = all(each.probe.follows_checkpoints for each in choose_probes(shared.probes, shared.settings))
+    follow = all(probe.follows_checkpoints for probe in choose_probes(shared.probes, shared.settings).probes)
     changes: list[dict[str, Any]] = [{}]
     if revisions:
         steps = tuple(revisions)
@@ -140,7 +140,7 @@ def _keywords_of_all(options: Mapping[str, Any]) -> Mapping[str, Any]:
 def _outcome(name: str, asked: RunOptions) -> RunOutcome:
     """Find or measure one model; of an error only the message is kept, so that the model can be freed."""
     try:
-        spec, pools = specify(meta_model(asked).model, asked)
+        spec, pools = specify(meta_model(asked).model, asked, choose_probes(asked.probes, asked.settings))
         files = files_identity(asked)
 
         def is_same(record: RunRecord) -> bool:

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from interp.records.record import RunRecord, finished_record, waiting_for_lock, written
@@ -43,8 +44,7 @@ def run_study(
                 spec=study.spec | {"command": study.command},
                 spec_hash=study.hash,
                 timings={"study": round(time.monotonic() - began, 4)},
-                findings={study.name: findings},
-                parameters={study.name: study.parameters()},
+                findings={study.name: replace(findings, parameters=study.parameters())},
             )
             if out is not None:
                 record = written(record, home, study.name)
@@ -83,8 +83,8 @@ def compare(
 
     Examples:
         >>> comparison = interp.compare(["runs/first", "runs/second"], out=None)
-        >>> comparison.status
-        'done'
+        >>> list(comparison.findings)
+        ['comparison']
     """
     paths = [str(run.folder if isinstance(run, RunRecord) else run) for run in runs]
     asked = {"runs": paths, "labels": labels, "groups": groups, "against": against}

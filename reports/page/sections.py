@@ -263,7 +263,7 @@ def _figures(record: RunRecord, name: str, findings: Findings) -> tuple[str, tup
     try:
         cls: type[Question] = load_entry(kind, name)
         question = cls.question
-        return question, cls(**read_fields(cls, name, record.parameters[name])).figures(findings), None
+        return question, cls(**read_fields(cls, name, findings.parameters)).figures(findings), None
     except (InterpError, ImportError, LookupError, TypeError, ValueError) as error:
         reason = (
             f"{error.asked}: {error.found}" if isinstance(error, InterpError) else f"{type(error).__name__}: {error}"

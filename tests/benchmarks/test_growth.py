@@ -25,7 +25,7 @@ def test_growth_is_a_power_of_one_size_timed_as_often_as_needed(monkeypatch: pyt
 
 
 def test_analysing_and_reading_are_timed_at_every_size(tmp_path: Path) -> None:
-    probe = choose_probes(["components"], {})[0].probe
+    (probe,) = choose_probes(["components"]).probes
     assert analysis_growth(probe, "layers", (2, 3)).seconds.keys() == {2, 3}
     bare, read = reading_growth([probe], (8, 16), tmp_path)
     assert (bare.work, read.work) == ("bare pass", "components")

@@ -27,7 +27,7 @@ def findings() -> Findings:
 
 
 def record() -> RunRecord:
-    empty = {"environment": {}, "selfcheck": (), "timings": {}, "parameters": {}}
+    empty = {"environment": {}, "selfcheck": (), "timings": {}}
     return RunRecord(
         {}, "00", created="2026-01-01", model={"name": HOSTILE}, prompts={"n": 1008, "name": "mixed"},
         findings={"p": findings()}, **empty
@@ -44,7 +44,7 @@ def test_findings_are_shown_and_printed_with_their_headlines():
     shown = str(findings())
     assert "share" in shown and "0.2 to 0.3" in shown and "1 further numbers" in shown
     shown = str(record())
-    assert shown == repr(record()) and shown.startswith(f"{HOSTILE}, 1,008 prompts of mixed (done)\nprobe  number")
+    assert shown == repr(record()) and shown.startswith(f"{HOSTILE}, 1,008 prompts of mixed\nprobe  number")
     assert len(str(record())) < 1_500
 
 
@@ -58,7 +58,7 @@ def test_what_is_shown_is_escaped_small_and_takes_the_notebooks_colours(of):
 
 def test_records_show_and_hold_every_probes_numbers():
     shown = record()._repr_html_()
-    assert "1,008 prompts of mixed (done)" in shown and "<td>p</td><td>share</td>" in shown
+    assert "1,008 prompts of mixed" in shown and "<td>p</td><td>share</td>" in shown
     first, _, rest = shown.partition("<details>")
     assert "0.25, above its null." in first
     assert "0.25 (95 % interval 0.2 to 0.3); baseline 0.1 (0.05 to 0.15), noise" in first
@@ -142,8 +142,8 @@ def test_the_findings_of_a_record_are_drawn_with_the_parameters_of_their_run(ent
         return (Figure(f"of_{self.n_bootstrap}", "F", "", go.Figure(go.Scatter(y=[1]))),)
 
     monkeypatch.setattr(Components, "figures", figures)
-    made = replace(record(), findings={"components": entropy}, parameters={"components": {"n_bootstrap": 77}})
-    for one in (made, interp.open_run(made.save(tmp_path / "run").path), replace(made, status="partial")):
+    made = replace(record(), findings={"components": replace(entropy, parameters={"n_bootstrap": 77})})
+    for one in (made, interp.open_run(made.save(tmp_path / "run").path), replace(made, spec_hash="01")):
         assert [*one["components"].figures()] == ["of_77"] and [*one.figures()] == ["components.of_77"]
         assert one["components"].plot("of_77").data
     assert [*entropy.figures()] == [f"of_{Components().n_bootstrap}"], "findings of no record have the defaults"

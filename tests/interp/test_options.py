@@ -79,7 +79,7 @@ EVERYTHING = {key: value for name in HASHED for key, value in another(name).item
 
 
 def specified(options: RunOptions) -> RunSpec:
-    return specify(meta_model(options).model, options)[0]
+    return specify(meta_model(options).model, options, choose_probes(options.probes, options.settings))[0]
 
 
 class Called(Exception):
@@ -230,7 +230,7 @@ def test_a_number_out_of_its_bounds_is_refused_in_words_wherever_it_is_given(nam
 def test_a_setting_that_no_library_or_record_takes_is_refused_for_a_name_and_for_a_probe_that_is_made(
     field, value, words
 ):
-    made = choose_probes("manifold", {})[0].probe
+    (made,) = choose_probes("manifold").probes
     with pytest.raises(UsageError, match=f"manifold.{field}(.|\n)*{words}"):
         choose_probes("manifold", {"manifold": {field: value}})
     if isinstance(value, int) or field == "target":
@@ -239,12 +239,11 @@ def test_a_setting_that_no_library_or_record_takes_is_refused_for_a_name_and_for
 
 
 def test_settings_act_on_a_probe_that_is_made_and_two_of_one_name_are_refused():
-    made = choose_probes("manifold", {})[0].probe
+    (made,) = choose_probes("manifold").probes
     other = replace(made, site="resid")
-    (chosen,) = choose_probes([made], {"manifold": {"site": "resid"}})
-    assert chosen.probe == other
-    assert [each.probe for each in choose_probes(["all", other], {}) if each.probe.name == "manifold"] == [other]
-    assert len(choose_probes([made, replace(made)], {})) == 1
+    assert choose_probes([made], {"manifold": {"site": "resid"}}).probes == (other,)
+    assert [probe for probe in choose_probes(["all", other]).probes if probe.name == "manifold"] == [other]
+    assert len(choose_probes([made, replace(made)]).probes) == 1
     for given in ([made, other], ["manifold", other]):
         with pytest.raises(UsageError, match="manifold twice"):
             choose_probes(given, {})

@@ -166,6 +166,16 @@ SAID = {
     "an edit that is none": (lambda: collected("v", edits="ablate"), "JSON file"),
     "no sequences": (lambda: interp.sampled_prompts(Bijection(), 0), "from 1 to"),
     "a negative seed": (lambda: interp.sampled_prompts(Bijection(), seed=-1), "from 0 to"),
+    "a negative seed to attribute": (lambda: interp.logit_attribution(here().model, TEXT, seed=-1), "from 0 to"),
+    "a negative seed to patch": (lambda: interp.patching_map(here().model, "A cat", "A dog", seed=-1), "from 0 to"),
+    "a negative seed to certify": (lambda: interp.certify("orthogonality", scale="smoke", seed=-1), "from 0 to"),
+    "a negative seed of arrays": (
+        lambda: interp.capture_from_arrays({}, [TEXT], [[1]], tool="x", model="y", seed=-1), "from 0 to"
+    ),
+    "half a token to attribute": (lambda: interp.logit_attribution(here().model, TEXT, answer=1.5), "a whole number"),
+    "half tokens to attribute": (
+        lambda: interp.logit_attribution(here().model, TEXTS[:2], answer=[1.5, 2.5]), "a whole number"
+    ),
     "a negative precision": (lambda: interp.fit_lens(here().model, TEXTS, precision_bits=-1.0), "Give 0 or more"),
     "a negative horizon": (lambda: interp.fit_lens(here().model, TEXTS, horizon=-1), "fit_lens(horizon=-1)"),
     "a scored position too many": (lambda: interp.Prompt(token_ids=[1, 2], scored=[5]), "position 5 is scored, of 2"),

@@ -201,15 +201,14 @@ def _scalars() -> dict[str, Scalar]:
 
 def made_record(findings: Findings | None = None, **changes: Any) -> RunRecord:
     """A finished run of the probe `pictures`."""
-    parameters = {"pictures": {"kind": "flat"}}
+    parameters = {"kind": "flat"}
     meaning = "logits with our attention function equal eager attention"
     checks = ({"name": "eager", "meaning": meaning, "passed": True, "value": 3.1e-7, "bound": 1e-4},)
     record = RunRecord(
-        status="done",
         created="2026-03-04T05:06:07+00:00",
         spec={
             "model": "pythia-410m",
-            "probes": parameters,
+            "probes": {"pictures": parameters},
             "prompts": "mixed",
             "n_pool": 400,
             "seed": 7,
@@ -245,7 +244,6 @@ def made_record(findings: Findings | None = None, **changes: Any) -> RunRecord:
         },
         selfcheck=checks,
         timings={"load": 3.2, "capture": 41.0, "probe pictures": 2.31},
-        findings={"pictures": findings or made_findings()},
-        parameters=parameters,
+        findings={"pictures": findings or replace(made_findings(), parameters=parameters)},
     )
     return replace(record, **changes)

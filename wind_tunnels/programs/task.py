@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 from jaxtyping import Float, Int
-from safetensors.numpy import load_file, save
+from safetensors.numpy import load_file
 
 from interp.capture import Mechanism
 from interp.errors import UsageError, named
@@ -154,10 +154,6 @@ class ProgramMechanism(Mechanism):
             after = evaluate(self.card, words, given)[output]
             found.append([answers.get(same_value(after[position]), -1) for position in scored - 1])
         return np.array(found)
-
-    def write(self, folder: Path) -> None:
-        (folder / CARD).write_text(json.dumps(dict(self.card)), encoding="utf-8")
-        (folder / TRUTH).write_bytes(save({"directions": self.written}))
 
     def _labels(self, variable: str) -> set[str]:
         mine = {self.card["labels"][i] for i in self.card["directions"][variable]}

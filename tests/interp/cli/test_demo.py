@@ -18,7 +18,7 @@ def test_the_demonstration_is_a_run_of_which_nothing_is_asked():
     for name in ("probes", "n_pool", "model", "seed", "checkpoints"):
         assert demo(RunOptions(), [name]) is None, name
     asked = demo(RunOptions(quiet=True), ["quiet"])
-    assert [each.probe.name for each in choose_probes(asked.probes, asked.settings)] == [
+    assert [probe.name for probe in choose_probes(asked.probes, asked.settings).probes] == [
         "value_axis",
         "belief",
         "causal",

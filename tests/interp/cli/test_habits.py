@@ -66,6 +66,8 @@ def answer(monkeypatch, capsys, words: str) -> tuple[int, str]:
         ("run --out=", "run --out=: a value is empty"),
         ("plan texts.csv", "those of prompts follow --prompts"),
         (f"plan {TUNNEL},phi-2", "this reads one model"),
+        ("plan --prompts mixed,sula", "this reads one prompt set"),
+        ("plan -m phi-2 -m pythia-70m", "this reads one model"),
         (f"lens fit {TUNNEL} --out .", "it is a folder"),
     ],
 )

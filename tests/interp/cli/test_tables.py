@@ -23,7 +23,7 @@ def record():
         n=1200, n_unit="sequence",
     )  # fmt: skip
     found = Findings("toy", {NAME: share, "other": share}, {}, notes=("a note",), headline=(NAME,))
-    return RunRecord({}, "00", {}, {"toy": found}, {}, {"name": "m"}, {"n": 3, "name": "mixed"}, environment={})
+    return RunRecord({}, "00", {}, {"toy": found}, {"name": "m"}, {"n": 3, "name": "mixed"}, environment={})
 
 
 @pytest.mark.parametrize("width", [80, 120])

@@ -120,7 +120,7 @@ CELLS = Table(
 def record_of(model: str, one: Scalar, two: Scalar) -> RunRecord:
     findings = Findings("manifold", {"one": one, "two": two}, {"cells": CELLS})
     about = {"name": model, "fingerprint": "abcdef"}, {"unit": "prompt"}
-    return RunRecord({}, "0" * 16, {}, {"manifold": findings}, {"manifold": {}}, *about, environment={})
+    return RunRecord({}, "0" * 16, {}, {"manifold": findings}, *about, environment={})
 
 
 def evidence(claims: Claims, **ones: tuple[Scalar, Scalar]) -> dict[tuple[str, str], Evidence]:

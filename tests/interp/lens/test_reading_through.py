@@ -100,7 +100,7 @@ def test_on_a_tunnel_the_lens_is_held_against_the_exact_posterior_at_every_depth
 
 def test_a_plan_counts_the_lens_and_a_strip_ends_in_what_the_model_predicts(tunnel, lens, tmp_path):
     path = interp.save_lens(lens, tmp_path / "lens.safetensors")
-    asked = {"model": "tunnel:bijection-gpt-neox", "probes": "components", "n_pool": 24, "is_timed": False}
+    asked = {"model": "tunnel:bijection-gpt-neox", "probes": "components", "n_pool": 24}
     more = interp.plan(**asked, lens=path).memory.weights - interp.plan(**asked).memory.weights
     assert 4 * 3 * 64 * 65 <= more == path.stat().st_size
     ids = np.array(interp.sampled_prompts(tunnel.task, 1).prompts[0].token_ids)
@@ -139,7 +139,8 @@ def test_the_block_that_writes_most_is_found_by_hand_for_every_lens(tunnel, lens
 
 def test_the_commands_fit_and_show(tmp_path):
     out = tmp_path / "lens.safetensors"
-    asked = ["--model", "tunnel:bijection-gpt-neox", "--n-pool", "24"]
+    few = ["--n-pool", "24"]
+    asked = ["--model", "tunnel:bijection-gpt-neox", *few]
     fitted = CliRunner().invoke(app, ["lens", "fit", *asked, "--precision", "9", "--out", str(out)])
     assert fitted.exit_code == 0 and fitted.stdout.splitlines()[-1] == str(out) and "standard error" in fitted.stdout
     shown = CliRunner().invoke(app, ["lens", "show", str(out), *asked, "--strip", "1"])
@@ -147,10 +148,11 @@ def test_the_commands_fit_and_show(tmp_path):
     assert "adds most to the predicted token" in shown.stdout
     assert "other weights" not in shown.stdout
     with pytest.warns(UserWarning, match=r"jacobian \w+, fitted on other weights .*\(tunnel:bijection-gpt-neox\)"):
-        other = CliRunner().invoke(app, ["lens", "show", str(out), *asked, "--model", "tunnel:bijection-llama"])
+        other = CliRunner().invoke(app, ["lens", "show", str(out), *few, "--model", "tunnel:bijection-llama"])
     assert other.exit_code == 0
-    for other in (["--seed", "1"], ["--n-pool", "30"], ["--model", "tunnel:hmm-llama"]):  # not held out; misfit
-        refused = CliRunner().invoke(app, ["lens", "show", str(out), *asked, *other])
+    misfit = [*few, "--model", "tunnel:hmm-llama"]
+    for other in ([*asked, "--seed", "1"], [*asked, "--n-pool", "30"], misfit):  # the first two are not held out
+        refused = CliRunner().invoke(app, ["lens", "show", str(out), *other])
         assert refused.exit_code != 0 and isinstance(refused.exception, UsageError | SystemExit)
 
 

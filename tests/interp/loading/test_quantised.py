@@ -80,19 +80,19 @@ def test_allowed_it_is_read_but_for_its_weights():
 def test_plan_of_a_quantised_model_is_refused_unless_allowed(spoilt):
     folder = spoilt(config=STATED)
     with pytest.raises(ModelError, match="--allow-quantised"):
-        plan(folder, is_timed=False)
-    found = plan(folder, is_timed=False, allow_quantised=True)
+        plan(folder)
+    found = plan(folder, allow_quantised=True)
     assert found.memory.weights == (folder / "model.safetensors").stat().st_size
     assert any("bitsandbytes, 4 bits" in note and "from the files" in note for note in found.notes)
     (folder / "model.safetensors").unlink()
-    found = plan(folder, is_timed=False, allow_quantised=True)
+    found = plan(folder, allow_quantised=True)
     assert found.memory.weights == 4 * found.model.n_parameters
     assert any("not known" in note for note in found.notes)
 
 
 def test_command_line_passes_the_permission_on(spoilt, monkeypatch):
     folder = str(spoilt(config=STATED))
-    shown = CliRunner().invoke(app, ["plan", "--model", folder, "--no-time", "--allow-quantised"])
+    shown = CliRunner().invoke(app, ["plan", "--model", folder, "--allow-quantised"])
     assert shown.exit_code == 0 and "bitsandbytes, 4 bits" in shown.stdout, shown.output
     asked = {}
 

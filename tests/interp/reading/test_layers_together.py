@@ -79,8 +79,8 @@ def test_a_layer_costs_few_operations_beyond_its_own(monkeypatch):
     """Each is a kernel that a GPU is asked for, and each copy a time that it waits."""
     model = fresh_model("llama", num_hidden_layers=12)
     prompts, ids = alike_prompts()
-    needs = [need for chosen in choose_probes(["value_axis", "manifold", "qk_alignment", "components"], {})
-             for need in chosen.probe.needs if need.described.source not in ("weights", "edit")]  # fmt: skip
+    needs = [need for probe in choose_probes(["value_axis", "manifold", "qk_alignment", "components"]).probes
+             for need in probe.needs if need.described.source not in ("weights", "edit")]  # fmt: skip
     copies, copy = [], torch.Tensor.cpu
     monkeypatch.setattr(torch.Tensor, "cpu", lambda x, *args, **more: copies.append(1) or copy(x, *args, **more))
     with Counting() as plain, torch.inference_mode():

@@ -189,15 +189,16 @@ def test_all_takes_the_probes_that_can_be_asked(model):
     chosen = choose_probes(["all"], {})
     without_lens = [name for name in probe_names(["all"]) if name != "workspace"]
     assert [p.name for p in readable_probes(tiny_model("llama"), chosen)] == without_lens
-    only = [each for each in choose_probes(["all"], {}) if each.probe.name in ("manifold", "orthogonality")]
+    every = choose_probes(["all"])
+    only = tuple(probe for probe in every.probes if probe.name in ("manifold", "orthogonality"))
     with pytest.raises(UsageError) as refusal:
-        readable_probes(model, only)
+        readable_probes(model, replace(every, probes=only))
     assert "`manifold` reads v (" in str(refusal.value)
     assert "--set manifold.site=resid" in str(refusal.value)
     names = probe_names(["all", "manifold"])
     assert names["manifold"] and not names["attention_entropy"]
-    chosen = {each.probe.name: each.is_named for each in choose_probes(["manifold", "all"], {})}
-    assert chosen["manifold"] and not chosen["attention_entropy"]
+    optional = choose_probes(["manifold", "all"]).optional
+    assert "manifold" not in optional and "attention_entropy" in optional
 
 
 def test_a_tunnel_folder_is_loaded_by_its_path_and_has_a_twin(folder):
@@ -234,6 +235,6 @@ def test_the_command_line_says_what_it_left_out_and_runs_the_rest(folder, tmp_pa
     result = CliRunner().invoke(app, [*words, *(x for s in settings for x in ("--set", f"manifold.{s}"))])
     assert result.exit_code == 0, result.output
     assert "report.html" in result.output
-    assert "left out, as they read what this model or these prompts do not have; " in result.output
+    assert "attention_entropy left out: `attention_entropy` reads pattern_entropy" in result.output
     refused = CliRunner().invoke(app, ["run", "--model", str(folder), "--out", str(tmp_path / "no")])
     assert isinstance(refused.exception, UsageError) and "manifold.site=resid" in str(refused.exception)

@@ -32,8 +32,8 @@ YES, NO, OPPOSITE = scalar(1.0), scalar(0.1, 0.8), scalar(-1.0)
 
 
 def record_of(*probes: Findings, **parameters) -> RunRecord:
-    found = {findings.probe: findings for findings in probes}
-    return replace(made_record(), findings=found, parameters=dict.fromkeys(found, parameters))
+    found = {findings.probe: replace(findings, parameters=parameters) for findings in probes}
+    return replace(made_record(), findings=found)
 
 
 def attention(number: Scalar, twin: Scalar, essential: bool = False) -> Findings:

@@ -22,11 +22,11 @@ def scalar(value, low=None, high=None, unit="1"):
 
 def record(scalars, **changed):
     plain = RunRecord(
-        status="done", created="2026-01-01T12:00:00+00:00", spec={"model": "m", "seed": 0, "probes": {"p": {}}},
+        created="2026-01-01T12:00:00+00:00", spec={"model": "m", "seed": 0, "probes": {"p": {}}},
         spec_hash="0" * 16, model={"name": "m", "fingerprint": "aa", "device": "cpu"},
         prompts={"name": "mixed", "hash": "11", "n": 5},
         environment={"threads": 1, "packages": {"torch": "2.13.0", "numpy": "2.0"}}, selfcheck=(),
-        timings={"load": 1.0}, findings={"p": Findings("p", scalars)}, parameters={"p": {}},
+        timings={"load": 1.0}, findings={"p": Findings("p", scalars)},
     )  # fmt: skip
     return replace(plain, **changed)
 

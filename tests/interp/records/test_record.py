@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -32,9 +33,9 @@ def small_record() -> RunRecord:
         facts={"share": "a share is large"},
     )  # fmt: skip
     return RunRecord(
-        status="done", created="2026-01-01T00:00:00+00:00", spec={"model": "m"}, spec_hash="0" * 16,
+        created="2026-01-01T00:00:00+00:00", spec={"model": "m"}, spec_hash="0" * 16,
         model={"name": "m"}, prompts={"n": 75}, environment={}, selfcheck=({"name": "eager", "value": 1e-7},),
-        timings={"load": 0.5}, findings={"manifold": findings}, parameters={"manifold": {"layer": -1}},
+        timings={"load": 0.5}, findings={"manifold": replace(findings, parameters={"layer": -1})},
     )  # fmt: skip
 
 

@@ -22,6 +22,7 @@ from interp.probe import Probe, Readout
 from interp.prompting.pools import prompts_for
 from interp.running import run as runner
 from interp.running.checkpoints import checkpoints_of, has_checkpoints, step_of
+from interp.running.choose_probes import choose_probes
 from interp.running.collect import collect
 from interp.running.plan import plan
 from interp.running.run import run, specify
@@ -140,7 +141,7 @@ def test_everything_on_a_model_without_checkpoints_is_everything_else():
     names = {}
     for name in ("tunnel:bijection-llama", TUNNEL):
         model = interp.load(name, check=False)
-        spec, _ = specify(model, RunOptions(name, probes=["everything"], n_pool=10))
+        spec, _ = specify(model, RunOptions(name, n_pool=10), choose_probes("everything"))
         names[name] = sorted({"dynamics", "manifold"} & {*spec.probes})
     assert names == {"tunnel:bijection-llama": ["manifold"], TUNNEL: ["dynamics", "manifold"]}
 
@@ -184,7 +185,7 @@ def test_folders_of_a_training_of_ones_own_are_its_checkpoints(tmp_path, tiny_fo
     end = interp.load(tmp_path / "checkpoint-2000")
     in_memory = interp.load(end.module, tokenizer=end.tokenizer)
     assert [entry["step"] for entry in run(in_memory, **asked).model["checkpoints"]] == [0, 500, 1000, None]
-    planned = plan(model=str(tmp_path / "checkpoint-2000"), probes="dynamics", checkpoints=earlier, is_timed=False)
+    planned = plan(model=str(tmp_path / "checkpoint-2000"), probes="dynamics", checkpoints=earlier)
     assert planned.steps[1].n > 3 and planned.download == 0
 
 

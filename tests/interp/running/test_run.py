@@ -2,6 +2,9 @@
 
 import numpy as np
 import pytest
+from interp.probes.attention_entropy.probe import AttentionEntropy
+from interp.probes.causal.probe import Causal
+from interp.probes.orthogonality.probe import Orthogonality
 
 import interp
 from interp.errors import PromptError, UsageError
@@ -9,6 +12,7 @@ from interp.options import RunOptions
 from interp.running.choose_probes import choose_probes
 from interp.running.passes import passes_of
 from interp.running.run import run, specify
+from interp.running.spec import RunSpec
 from tests.reports.everything import SETTINGS
 
 FAST = {"manifold": SETTINGS["manifold"]}
@@ -50,18 +54,53 @@ def test_prompts_without_a_posterior_are_refused_before_the_model_reads_them(tin
 
 def test_of_a_group_probes_that_refuse_their_prompts_are_left_out_where_others_are_not(tiny_text_model):
     asked = {"model": tiny_text_model, "probes": ["orthogonality", "all"], "prompts": "prose", "window": 12}
-    spec, (pool,) = specify(tiny_text_model, RunOptions(**asked))
+    spec, notes = specified(asked)
     assert "sula" not in spec.probes and {"manifold", "orthogonality"} < set(spec.probes)
-    assert "sula left out" in pool.describe(None)["notes"][-1]
+    assert "sula left out" in notes[-1] and "workspace left out: `workspace` reads readout_gram" in notes[0]
     with pytest.raises(PromptError, match="sula on the prompts 'prose'"):
-        specify(tiny_text_model, RunOptions(**asked | {"probes": ["manifold", "sula"]}))
+        specified(asked | {"probes": ["manifold", "sula"]})
     few = {"model": tiny_text_model, "n_pool": 3, "window": 12}  # and no set of sula's own for this tokenizer
-    spec, (pool,) = specify(tiny_text_model, RunOptions(**few, probes=["all"]))
+    spec, notes = specified(few | {"probes": "all"})
     assert "sula" not in spec.probes and "manifold" in spec.probes
-    said = "\n".join(pool.notes)
+    said = "\n".join(notes)
     assert "sula left out: 0 words that were tried" in said and "value_axis left out: it needs at least" in said
     with pytest.raises(PromptError, match="labels of one token"):
-        specify(tiny_text_model, RunOptions(**few, probes=["all", "sula"]))
+        specified(few | {"probes": ["all", "sula"]})
+
+
+def specified(asked):
+    """The specification of a run, and the notes on the probes that it leaves out."""
+    options = RunOptions(**asked)
+    chosen = choose_probes(options.probes, options.settings)
+    return specify(options.model, options, chosen)[0], chosen.notes
+
+
+def test_of_a_group_probes_that_refuse_in_their_conditions_or_analysis_are_left_out(tunnel, monkeypatch, capsys):
+    def refuse(*_):
+        raise PromptError(asked="this", found="nothing varies", fix="Vary it.")
+
+    group = dict.fromkeys(["attention_entropy", "causal", "orthogonality"], False)
+    monkeypatch.setattr("interp.running.choose_probes.probe_names", lambda asked: group | dict.fromkeys(asked, True))
+    monkeypatch.setattr(Causal, "conditions", refuse)
+    monkeypatch.setattr(Orthogonality, "analyse", refuse)
+    asked = {"model": tunnel, "probes": [AttentionEntropy.name], "n_pool": 20, "null": "untrained"}
+    record = run(**asked, out=None)
+    notes = ["causal left out: nothing varies.", "orthogonality left out: nothing varies."]
+    assert record.prompts["notes"][-2:] == notes and all(note in capsys.readouterr().err for note in notes[:1])
+    assert [*record.findings] == [*record.spec["probes"]] == record.prompts["probes"] == ["attention_entropy"]
+    assert "attention_entropy" in RunSpec.of(record).command and "causal" not in RunSpec.of(record).command
+    assert record.spec_hash == specified(asked)[0].hash
+    capture = interp.collect(
+        tunnel, interp.sampled_prompts(tunnel.task, 20), [*AttentionEntropy().needs, *Orthogonality().needs]
+    )
+    again = interp.analyse(capture, AttentionEntropy.name)
+    assert [*again.findings] == ["attention_entropy"] and again.prompts["notes"][-1] == notes[1]
+    with pytest.raises(PromptError, match="nothing varies"):
+        run(tunnel, probes=["attention_entropy", "orthogonality"], n_pool=20, out=None, quiet=True)
+    del group["attention_entropy"]
+    monkeypatch.setattr("interp.running.choose_probes.probe_names", lambda asked: group)
+    with pytest.raises(PromptError, match="nothing varies"):
+        run(tunnel, probes="all", n_pool=20, out=None, quiet=True)
 
 
 def test_a_text_run_draws_after_one_capture_and_a_plan_counts_it(tiny_text_model):
@@ -72,7 +111,7 @@ def test_a_text_run_draws_after_one_capture_and_a_plan_counts_it(tiny_text_model
     found = record.findings["manifold"]
     assert found["pc1_plus_pc2_share"].n == 50
     assert found["entropy_correlation"].n == 120
-    probes = [chosen.probe for chosen in choose_probes([*ON_DRAWN, "orthogonality"], {})]
+    probes = choose_probes([*ON_DRAWN, "orthogonality"]).probes
     base, drawn = passes_of(tiny_text_model, probes, RunOptions(tiny_text_model, **DRAWN_FEW))
     assert (base.n_tokens, drawn.n_tokens) == (120 * 12, 15 * 12)
     assert sorted(probe.name for probe in drawn.probes) == ON_DRAWN

@@ -82,7 +82,7 @@ FAULTS = {
 def test_a_number_that_cannot_be_is_found_and_never_written(tmp_path, findings, said):
     (fault,) = impossible(findings)
     assert fault.startswith(said)
-    record = replace(small_record(), findings={"probe": findings}, parameters={"probe": {}})
+    record = replace(small_record(), findings={"probe": findings})
     with pytest.raises(RecordError, match="impossible numbers") as refusal:
         record.write(tmp_path / "run")
     assert fault in refusal.value.found
@@ -91,5 +91,5 @@ def test_a_number_that_cannot_be_is_found_and_never_written(tmp_path, findings, 
 
 @pytest.mark.parametrize("findings", SOUND.values(), ids=SOUND)
 def test_what_can_be_is_written(tmp_path, findings):
-    replace(small_record(), findings={"probe": findings}, parameters={"probe": {}}).write(tmp_path / "run")
+    replace(small_record(), findings={"probe": findings}).write(tmp_path / "run")
     assert repr(open_run(tmp_path / "run").findings["probe"].scalars) == repr(findings.scalars)

@@ -91,13 +91,13 @@ def test_a_run_of_one_thread_has_no_other_and_no_run_has_more_pieces_at_once_tha
 
 @pytest.mark.parametrize("name", quick(["manifold", "sula"], ["manifold", "value_axis", "orthogonality", "sula"]))
 def test_findings_do_not_depend_on_the_number_of_threads(name):
-    (chosen,) = choose_probes([name], {})
+    (probe,) = choose_probes([name]).probes
     shape = Shape(n_prompts=60, n_layers=3, n_heads=2, n_kv_heads=2, d_head=8, d_model=16, vocab_size=30)
-    capture = synthetic_capture(chosen.probe.needs, shape)
+    capture = synthetic_capture(probe.needs, shape)
     found = []
     for n in (1, 2):
         with threads_of_torch(n), one_thread():
-            found.append(chosen.probe.analyse(capture, {}))
+            found.append(probe.analyse(capture, {}))
     assert same_findings(*found)
 
 

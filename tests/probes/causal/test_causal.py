@@ -353,7 +353,7 @@ def test_settings_of_the_command_line_are_refused_as_early():
                                 ("at", "first", "all, last, scored")]:  # fmt: skip
         with pytest.raises(UsageError, match=words):
             choose_probes(["causal"], {"causal": {field: value}})
-    assert choose_probes(["causal"], {"causal": {"n_controls": "50"}})[0].probe.n_controls == 50
+    assert choose_probes(["causal"], {"causal": {"n_controls": "50"}}).probes[0].n_controls == 50
 
 
 @pytest.mark.parametrize("layers", [((3,),), ((-4,),), ((0, 7),)])

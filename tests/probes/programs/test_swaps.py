@@ -11,7 +11,6 @@ from interp.probes.programs.swaps import Directions, Swaps, is_swap, mean_estima
 
 import interp
 from interp.editing.conditions import Run, read_conditions
-from interp.errors import RecordError
 from tests.quick import quick
 
 BELIEF = Belief(sites=("resid",), n_permutations=19, n_bootstrap=50)
@@ -117,31 +116,6 @@ def test_a_plan_counts_no_fewer_swaps_than_there_are():
     planned = list(replace(BELIEF, target="left_1").planned(model.info, 100, is_text=False))
     assert len(list(swaps.conditions(base, found, seed=0))) <= planned[0].n and len(planned) == model.info.n_layers + 1
     assert list(replace(BELIEF, target="x").planned(replace(model.info, family="llama"), 100, is_text=True)) == []
-
-
-@pytest.mark.slow
-def test_a_saved_capture_of_a_program_keeps_how_it_computes(tmp_path):
-    model = interp.load("program:chain", check=False)
-    prompts = interp.sampled_prompts(model.task, n=60)
-    kept = interp.collect(model, prompts, BELIEF.needs)
-    opened = interp.open_capture(kept.save(tmp_path / "capture"))
-    mine, theirs = kept.mechanism, opened.mechanism
-    assert mine.directions.keys() == theirs.directions.keys()
-    assert all(np.array_equal(mine.directions[name], theirs.directions[name]) for name in mine.directions)
-    tokens = np.array([prompt.token_ids for prompt in prompts])
-    scored = np.array(prompts.prompts[0].scored)
-    args = "first_step_3", 1, tokens, np.roll(tokens, 1, axis=0), scored
-    np.testing.assert_array_equal(mine.swapped(*args), theirs.swapped(*args))
-    again = interp.open_capture(opened.save(tmp_path / "again"))
-    assert again.mechanism.card == mine.card
-
-
-def test_a_capture_whose_program_was_edited_is_refused_and_the_file_named(tmp_path):
-    model = interp.load("program:chain", check=False)
-    saved = interp.collect(model, interp.sampled_prompts(model.task, n=3), ["v"]).save(tmp_path / "capture")
-    (saved / "program.json").write_text("{}", encoding="utf-8")
-    with pytest.raises(RecordError, match=r"program\.json is not as it was written"):
-        interp.open_capture(saved)
 
 
 @pytest.mark.parametrize("size", [1, 4])

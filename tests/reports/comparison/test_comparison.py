@@ -64,17 +64,16 @@ def made(name, value, layers=(0.1, 0.3), card=None, **model) -> RunRecord:
     findings = replace(findings, tables={**findings.tables, "by_head": heads})
     info = {"name": name, "fingerprint": name, "family": "llama", "n_layers": len(layers), **model}
     return RunRecord(
-        status="done", created="2026-01-01T12:00:00+00:00", spec={"model": name, "seed": 0, "probes": {"manifold": {}}},
+        created="2026-01-01T12:00:00+00:00", spec={"model": name, "seed": 0, "probes": {"manifold": {}}},
         spec_hash="0" * 16, model=info | ({"card": card} if card else {}), selfcheck=(), timings={},
         prompts={"name": "mixed", "hash": "1", "n": 9}, environment={"threads": 1}, findings={"manifold": findings},
-        parameters={"manifold": {}},
     )  # fmt: skip
 
 
 def numbered(name, scalars, probe="manifold", **more) -> RunRecord:
     """A run of one probe that found these numbers, all of them headlines if none are named."""
     found = Findings(probe, scalars, **{"headline": tuple(scalars), **more})
-    return replace(made(name, 1.0), findings={probe: found}, parameters={probe: {}})
+    return replace(made(name, 1.0), findings={probe: found})
 
 
 def among(value, null, half=0.1):
@@ -380,7 +379,7 @@ def test_a_rank_correlation_over_few_layers_is_not_tested_and_what_a_run_lacks_i
     other = {"components": Findings("components", {"mine": scalar(1.0)}, headline=("mine",))}
     runs += [made("e", 1.0)]
     runs[3:] = [
-        replace(each, findings=found, parameters={key: {} for key in found})
+        replace(each, findings=found)
         for each, found in zip(runs[3:], ({**runs[3].findings, **other}, other), strict=True)
     ]
     page = parse((compared(tmp_path, runs, tmp_path / "out").path / "report.html").read_text()).text
@@ -466,7 +465,7 @@ def test_one_measurement_has_one_row_however_many_numbers_it_has(tmp_path):
             probe: Findings(probe, {key: numbers[key] for key in keys}, headline=tuple(keys[:2]))
             for probe, keys in probes.items()
         }
-        return replace(made(name, 1.0), findings=found, parameters={key: {} for key in found})
+        return replace(made(name, 1.0), findings=found)
 
     a = run("a", 0.1, 0.1, 0.1, 0.5, 0.5)
     record = compared(tmp_path, [a, run("b", 0.3, 0.11, 0.29, 0.7, 0.6, 0.9)])
@@ -647,7 +646,8 @@ def test_numbers_of_two_targets_are_not_compared_and_the_page_says_which_setting
         r2 = replace(scalar(0.3), meaning=quantity.in_words(quantity.meaning), n=99)
         asked = {"layer": layer, "n_permutations": 9 + layer} | ({"target": target} if target else {})
         one = numbered(target or "usual", {"r2": r2, "selectivity": scalar(0.1)}, probe="value_axis")
-        return replace(one, spec=one.spec | {"probes": {"value_axis": asked}}, parameters={"value_axis": asked})
+        found = {"value_axis": replace(one["value_axis"], parameters=asked)}
+        return replace(one, spec=one.spec | {"probes": {"value_axis": asked}}, findings=found)
 
     record = compared(tmp_path, [of("words", 2), of("rating", 2), of("", 1)], out=tmp_path)
     for group in ("rating", "usual"):

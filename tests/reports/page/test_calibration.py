@@ -52,8 +52,8 @@ def as_manifold():
     findings = made_findings()
     scalars = {"pc1_plus_pc2_share": findings.scalars["share"], "unheard_of": findings.scalars["share"]}
     probe = load_entry("probe", "manifold")()
-    found = type(findings)("manifold", scalars, headline=tuple(scalars))
-    return replace(made_record(), findings={"manifold": found}, parameters={"manifold": probe.parameters()})
+    found = type(findings)("manifold", scalars, headline=tuple(scalars), parameters=probe.parameters())
+    return replace(made_record(), findings={"manifold": found})
 
 
 def test_numbers_stand_beside_the_tunnels_but_not_its_own(as_manifold):
@@ -74,7 +74,7 @@ def test_the_tunnels_own_page_shows_the_truth_where_there_is_one(as_manifold):
     known = the_tunnel().numbers["components.posterior_kl"]
     findings = Findings("components", scalars={"posterior_kl": known}, headline=("posterior_kl",))
     model = {**as_manifold.model, "fingerprint": the_tunnel().made["fingerprint"]}
-    own = replace(as_manifold, model=model, findings={"components": findings}, parameters={"components": {}})
+    own = replace(as_manifold, model=model, findings={"components": findings})
     (number,) = headline(own)
     assert number.strip.truth is not None
     assert number.strip.truth < number.strip.value  # the truth is 0

@@ -31,10 +31,13 @@ KNOWN = {
 
 @pytest.fixture
 def record(a_record):
-    return replace(
-        a_record, parameters={"manifold": {"site": "v", "n_null": 20, "seed": 7}},
-        environment={"probe_code": {"manifold": "0123456789abcdef"}},
-    )  # fmt: skip
+    return replace(of_site(a_record, "v"), environment={"probe_code": {"manifold": "0123456789abcdef"}})
+
+
+def of_site(record, site):
+    """The record as one of `manifold` with these parameters."""
+    (found,) = record.findings.values()
+    return replace(record, findings={"manifold": replace(found, parameters={"site": site, "n_null": 20, "seed": 7})})
 
 
 @pytest.fixture(scope="module")
@@ -64,8 +67,7 @@ def test_poor_verdicts_other_code_and_other_parameters_are_said(record):
     other = replace(record, environment={"probe_code": {"manifold": "f" * 16}})
     assert "its code differs" in certificate_line("manifold", other, KNOWN)[0]
     assert "not recorded" in certificate_line("manifold", replace(record, environment={}), KNOWN)[0]
-    changed = replace(record, parameters={"manifold": {"site": "z", "n_null": 20, "seed": 7}})
-    said, _ = certificate_line("manifold", changed, KNOWN)
+    said, _ = certificate_line("manifold", of_site(record, "z"), KNOWN)
     assert said.endswith("Caution: it used other values of site.")
 
 
