@@ -7,6 +7,7 @@ import errno
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from huggingface_hub.errors import (
 from huggingface_hub.utils import tqdm
 
 from interp.errors import ModelError
+from interp.loading.gguf_file import GgufContent, read_header
 from interp.system.foreign_files import is_folder
 
 SECONDS_TO_ANSWER = 10.0
@@ -61,6 +63,12 @@ class ModelFiles:
     def gguf(self) -> str | None:
         """The GGUF file, with configuration, weights and tokenizer, or None."""
         return None if self.main.endswith(".json") else self.main
+
+    @cached_property
+    def header(self) -> GgufContent:
+        """The header of the GGUF file, which is fetched."""
+        self.fetch([self.main])
+        return read_header(self.folder / self.main)
 
     @property
     def origin(self) -> str:
