@@ -8,6 +8,7 @@ import gguf
 import numpy as np
 import pytest
 import torch
+import tqdm
 from interp.reports.page.about import python
 from typer.testing import CliRunner
 
@@ -52,6 +53,12 @@ def test_a_plain_file_is_the_model_that_was_written_by_path_or_within_its_folder
         interp.load(file.parent / "other.gguf")
     with pytest.raises(UsageError, match="used as it is"):
         interp.load(original(), gguf=file.name)
+
+
+def test_loading_prints_nothing_and_leaves_progress_bars_as_they_were(file, capfd):
+    usual = vars(tqdm.std.tqdm)["__init__"]
+    interp.load(file)
+    assert capfd.readouterr().err == "" and vars(tqdm.std.tqdm)["__init__"] is usual
 
 
 def test_the_header_is_read_once_in_a_load(file, monkeypatch):
