@@ -104,12 +104,13 @@ def files_in_folder(folder: Path, main: str = CONFIG) -> ModelFiles:
     if main not in names:
         nearest = sorted(names, key=lambda name: (not name.endswith(Path(main).suffix), name))
         example = next((f", such as {folder / name}" for name in nearest if name.endswith(".gguf")), "")
+        others = f", or name a GGUF file{example}" if main == CONFIG else ""
         raise ModelError(
             asked=asked,
             found=f"there is no {main} in it ({', '.join(nearest[:5]) or 'no files'})",
             fix="Give the folder of the model, and this one as --adapter."
             if "adapter_config.json" in names
-            else f"Give the folder that `save_pretrained` wrote, with {main} in it, or name a GGUF file{example}.",
+            else f"Give the folder with {main} in it{others}.",
         )
     return ModelFiles(folder, names, main)
 

@@ -21,6 +21,7 @@ import interp
 from interp.cli.app import app
 from interp.errors import InterpError, ModelError, UsageError
 from interp.hooks.layer_gradients import in_float64
+from interp.loading.adapter import locate_adapter
 from interp.loading.load import load
 from interp.loading.placement import DTYPES, choose_placement, hazards
 from interp.need import Need
@@ -105,6 +106,8 @@ def test_missing_folder_and_file_and_folder_without_configuration_are_told_apart
     assert "there is no config.json in it (weights.bin)" in refusal(tmp_path)
     (tmp_path / "small.gguf").write_text("x")
     assert refusal(tmp_path).endswith(f"or name a GGUF file, such as {tmp_path / 'small.gguf'}.")
+    with pytest.raises(ModelError, match=r"Give the folder with adapter_config\.json in it\.$"):
+        locate_adapter(str(tmp_path))
 
 
 NO_CAUSAL = ".*, which does not predict every token from those before it"

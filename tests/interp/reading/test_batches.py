@@ -5,8 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from interp.reading.batches import RowIndex, batches_of, cut
-from tests.tiny_models import tiny_model
+from interp.errors import PromptError
+from interp.reading.batches import RowIndex, batches_of, cut, row_index
+from tests.tiny_models import prompts_of, tiny_model
 
 RNG = np.random.default_rng(0)
 LENGTHS = {
@@ -68,3 +69,8 @@ def test_rows_of_prompts_and_of_their_ends_are_their_tokens_and_see_those_before
         seen = batch.layout["attention_mask"][rows.item, 0, rows.position].numpy()
         for item, sees, at in zip(rows.item, seen, index.position[rows.row], strict=True):
             assert kept[item][sees].tolist() == list(range(at + 1))
+
+
+def test_a_position_outside_a_prompt_is_named():
+    with pytest.raises(PromptError, match=r"^position 7 of prompt 2: the prompt has 5 tokens"):
+        row_index(prompts_of(np.arange(9), np.arange(5)), np.array([9, 5]), (7,))
