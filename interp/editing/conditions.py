@@ -45,7 +45,7 @@ from interp.reading.forward import TOKENS_PER_BATCH, Share, as_capture, capture
 from interp.reading.readable import refuse_unreadable
 from interp.records.unfinished import NOT_KEPT, Name, Unfinished
 from interp.system.processes import ALONE, Ranks, here
-from interp.system.progress import Report, unheard
+from interp.system.progress import Report, no_report
 
 _WORTH_TAILS = 4
 """Conditions on ends of prompts from which keeping keys and values of their beginnings saves time."""
@@ -64,7 +64,7 @@ def read_conditions(
     *,
     resolve: Resolve | None = None,
     checks: list[Check] | None = None,
-    progress: Report = unheard,
+    progress: Report = no_report,
     layers: Sequence[int] | None = None,
     with_entropy: bool = False,
     seed: int = 0,
@@ -138,7 +138,7 @@ def capture_edited(
     *,
     layers: Sequence[int] | None = None,
     checks: list[Check] | None = None,
-    progress: Report = unheard,
+    progress: Report = no_report,
     unfinished: Unfinished = NOT_KEPT.run,
     name: str = "pass",
 ) -> Capture:

@@ -23,7 +23,7 @@ from interp.reading.readable import refuse_unreadable
 from interp.reading.weights import stacked_weights
 from interp.records.unfinished import NOT_KEPT, Unfinished
 from interp.system.processes import Ranks, here
-from interp.system.progress import Report, unheard
+from interp.system.progress import Report, no_report
 from interp.system.signals import whole
 from interp.system.threads import threads_worth, torch_on
 from interp.table import ROW_UNITS, Table
@@ -39,7 +39,7 @@ def capture(
     *,
     layers: Sequence[int] | None = None,
     tokens_per_batch: int = TOKENS_PER_BATCH,
-    progress: Report = unheard,
+    progress: Report = no_report,
     unfinished: Unfinished = NOT_KEPT.run,
     name: str = "pass",
 ) -> Capture:

@@ -18,7 +18,7 @@ def checked(monkeypatch):
     return names
 
 
-def test_every_load_checks_the_model_unless_told_otherwise(folder, checked):
+def test_every_load_checks_the_model_by_default(folder, checked):
     for given in (folder, folder, tiny_model("llama").module):
         model = interp.load(given)
         assert {c.name for c in model.checks} >= {"eager", "restored"}

@@ -131,7 +131,7 @@ NO_CAUSAL = ".*, which does not predict every token from those before it"
         ({"model_type": ["llama"]}, "config"),
         ({"hidden_size": -1}, "config"),
         ({"hidden_act": 7}, "config"),
-        ({"rope_parameters": {"rope_type": "unheard of"}}, "config"),
+        ({"rope_parameters": {"rope_type": "no_report of"}}, "config"),
         ({"pad_token_id": 1000}, "config"),
         ({"model_type": "unheard_of"}, "its model_type is 'unheard_of'"),
     ],
@@ -241,7 +241,7 @@ def test_missing_tokenizer_can_be_handed_over(folder, word_tokenizer, tiny_folde
     assert load(folder, tokenizer=str(tiny_folders["phi"]), check=False).tokenizer("w7")["input_ids"] == [7]
 
 
-@pytest.mark.parametrize("text", ["{", "{}", '{"version": "1.0", "model": {"type": "unheard of"}}'])
+@pytest.mark.parametrize("text", ["{", "{}", '{"version": "1.0", "model": {"type": "no_report of"}}'])
 def test_broken_tokenizer_is_refused(folder, text):
     (folder / "tokenizer.json").write_text(text)
     assert f"the tokenizer of {folder}: it cannot be read" in refusal(folder)
