@@ -6,7 +6,7 @@ edited layer or token (interp.editing.restart).
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,15 +21,7 @@ from interp.editing.edited_rows import edited_rows
 from interp.editing.editor import Editor, editing, needs_outputs, refuse_misfits
 from interp.editing.prompt_tensors import HeadOutputs
 from interp.editing.proof import EditedBatch
-from interp.editing.restart import (
-    BeforeTails,
-    Prefixes,
-    Residuals,
-    first_layer,
-    tail_starts,
-    tails_agree,
-    tokens_of_tails,
-)
+from interp.editing.restart import BeforeTails, Prefixes, Residuals, first_layer, tail_starts, tails, tokens_of_tails
 from interp.editing.steps import make_steps, signature
 from interp.edits import BypassLayer, PatternsOf
 from interp.hooks.attention import claimed, listening
@@ -39,17 +31,22 @@ from interp.model import Check, Model
 from interp.need import Need
 from interp.probe import Condition, Readout
 from interp.prompt import PromptSet, Run
-from interp.reading.batches import Batch, RowIndex, batches_of, make_batch, most_sequences, neighbours_apart, rows_of
+from interp.reading.batches import Batch, RowIndex, batches_of, make_batch, most_sequences, rows_of
 from interp.reading.collector import OF_THE_END, Collector
-from interp.reading.forward import TOKENS_PER_BATCH, Share, as_capture, capture
+from interp.reading.forward import TOKENS_PER_BATCH, Share, agrees, as_capture, capture
+from interp.reading.packs import each_alone
 from interp.reading.readable import refuse_unreadable
 from interp.records.unfinished import NOT_KEPT, Name, Unfinished
 from interp.system.processes import ALONE, Ranks, here
 from interp.system.progress import Report, no_report
 
+TOKENS_PER_PASS = TOKENS_PER_BATCH
+
 _WORTH_TAILS = 4
 """Conditions on ends of prompts from which keeping keys and values of their beginnings saves time."""
 
+_PROVED_ON = 4
+"""Prompts on which it is checked that their ends give the logits of the whole."""
 _LOG_P = Need("next_log_prob")
 
 
@@ -63,6 +60,7 @@ def read_conditions(
     conditions: Iterable[Condition],
     *,
     resolve: Resolve | None = None,
+    tokens_per_pass: int = TOKENS_PER_PASS,
     checks: list[Check] | None = None,
     progress: Report = no_report,
     layers: Sequence[int] | None = None,
@@ -110,7 +108,7 @@ def read_conditions(
             else:
                 source = resolve(first.on, first.n_pool)
             mine = source.take(first.prompts)
-            shared = _SharedPasses(model, mine, together, layers, with_entropy)
+            shared = _SharedPasses(model, mine, together, tokens_per_pass, layers, with_entropy)
             if checks is not None:
                 checks += shared.prove()
             for condition, under in shared.captures(frozenset(found)):
@@ -206,10 +204,11 @@ class _SharedPasses:
     """Conditions on the same prompts, and the tensors of an unedited pass that they share, if any are needed."""
 
     def __init__(
-        self, model: Model, run: Run, conditions: Sequence[Condition], layers: Sequence[int] | None, with_entropy: bool
-    ) -> None:
+        self, model: Model, run: Run, conditions: Sequence[Condition], tokens_per_pass: int,
+        layers: Sequence[int] | None, with_entropy: bool,
+    ) -> None:  # fmt: skip
         self.layers, self.with_entropy = layers, with_entropy
-        self.model, self.run, self.conditions = model, run, conditions
+        self.model, self.run, self.conditions, self.tokens_per_pass = model, run, conditions, tokens_per_pass
         self.lengths = run.lengths
         self.residuals = Residuals(model, {first_layer(c.edits, model) for c in conditions}, self.lengths)
         self.groups = self._grouped()
@@ -227,10 +226,8 @@ class _SharedPasses:
             self.kept_depth = model.info.n_layers
         is_read = any(not c.edits or any(need.site == "next_kl" for need in c.needs) for c in conditions)
         self.plain = self._unedited() if is_read or self.kept_depth else None
-        if self.prefixes is not None:
-            starts = next(group.tails for group in on_tails if group.tails is not None)
-            if not tails_agree(self.residuals, self.prefixes, run.ids, starts):
-                self.prefixes = None
+        if self.prefixes is not None and not self._agrees(self.prefixes, on_tails[0]):
+            self.prefixes = None
         if self.prefixes is None:
             self.groups = [replace(group, tails=None) for group in self.groups]
 
@@ -241,7 +238,7 @@ class _SharedPasses:
         collector = self._collector(tuple(needs))
         kept = [self.residuals.kept, self.outputs, *filter(None, [self.prefixes])]
         begins = [tensors.begin for tensors in kept]
-        share = Share(self.model, self._batches(TOKENS_PER_BATCH), [collector], begins=begins)
+        share = Share(self.model, self._batches(self.tokens_per_pass), [collector], begins=begins)
         with torch.inference_mode(), self.residuals.keeping(), listening(self.model, *kept):
             share.run(self.kept_depth)
             for tensors in kept:
@@ -256,9 +253,25 @@ class _SharedPasses:
                 found.setdefault(key, []).append(c)
         return [_Group.of(of, self.run, self.model) for of in found.values()]
 
+    def _agrees(self, prefixes: Prefixes, group: _Group) -> bool:
+        """Whether ends of prompts give the predictions of whole prompts in this model, on the longest prompts."""
+        assert group.tails is not None
+        chosen = np.sort(np.argsort(-self.lengths, kind="stable")[:_PROVED_ON])
+        ends = Batch(tails(self.run.ids, chosen, group.tails), self.model.input_device)
+        for each in (self.residuals.kept, prefixes):
+            each.begin(ends)
+
+        @contextmanager
+        def of_ends() -> Iterator[None]:
+            with self.residuals.restarting(prefixes.layers[0]), listening(self.model, BeforeTails(prefixes)):
+                yield
+
+        return agrees(self.model, ends, chosen, self.run.ids, of_ends())
+
     def _batches(self, n_tokens: int, starts: Int[np.ndarray, " prompt"] | None = None) -> list[Batch]:
-        order = neighbours_apart(self.run.prompts.cluster_codes)
-        return batches_of(self.run.ids, n_tokens, self.model, chosen=order, starts=starts)
+        alone = each_alone(self.run.ids, self.run.prompts.cluster_codes)
+        packs = alone if starts is None else tails(self.run.ids, np.arange(len(starts)), starts)
+        return batches_of(packs, n_tokens, self.model)
 
     def _collector(self, needs: tuple[Need, ...], **edited: Any) -> Collector:
         return Collector(
@@ -289,7 +302,7 @@ class _SharedPasses:
             yield from self._edited(group, ranks if together else ALONE)
 
     def _tokens(self, group: _Group) -> int:
-        n = TOKENS_PER_BATCH
+        n = self.tokens_per_pass
         return n if group.tails is None else tokens_of_tails(n, group.tails, self.lengths)
 
     def prove(self) -> list[Check]:

@@ -16,13 +16,13 @@ from jaxtyping import Int
 
 from interp.edit import Edit
 from interp.editing.prompt_tensors import PromptTensors
-from interp.hooks.attention import Listener, in_own_thread, listening, this_thread
+from interp.hooks.attention import Listener, in_own_thread, this_thread
 from interp.hooks.block_hooks import block_hooks
 from interp.hooks.pattern import AttentionCall
 from interp.hooks.state import held
 from interp.model import Model
-from interp.reading.batches import Ids, RowIndex, make_batch
-from interp.system.rounding import BOUND, error_of_logits
+from interp.reading.batches import RowIndex
+from interp.reading.packs import Ids, Pack
 
 MEMORY = 2 << 30
 """Largest number of bytes of residual stream that are kept, and of keys and values."""
@@ -32,9 +32,6 @@ _WORTH = 1 / 2
 
 _TOKENS_BEFORE = 16
 """Tokens before a tail that cost as much memory and time as one in it."""
-
-_PROVED_ON = 4
-"""Prompts on which it is checked that their tails give the logits of the whole."""
 
 
 def first_layer(edits: Collection[Edit], model: Model) -> int:
@@ -120,6 +117,12 @@ def tail_starts(
     return None if is_early or (lengths - starts).sum() > _WORTH * lengths.sum() else starts
 
 
+def tails(ids: Ids, prompts: Int[np.ndarray, " chosen"], starts: Int[np.ndarray, " prompt"]) -> list[Pack]:
+    """The ends of these prompts from their starts, the longest first."""
+    found = [Pack.tail(prompt, ids, int(starts[prompt])) for prompt in prompts.tolist()]
+    return sorted(found, key=len, reverse=True)
+
+
 def tokens_of_tails(n_tokens: int, starts: Int[np.ndarray, " prompt"], lengths: Int[np.ndarray, " prompt"]) -> int:
     """How many tokens of tails fit into a pass of `n_tokens` of whole prompts."""
     own = int((lengths - starts).sum())
@@ -155,22 +158,3 @@ class BeforeTails(Listener):
         before = before.transpose(1, 2).repeat(len(call.k) // len(before), 1, 1, 1)  # [item, head, pos, d_head]
         keys, values = before.chunk(2, dim=1)
         call.k, call.v = torch.cat([keys, call.k], dim=2), torch.cat([values, call.v], dim=2)
-
-
-def tails_agree(residuals: Residuals, prefixes: Prefixes, ids: Ids, starts: Int[np.ndarray, " prompt"]) -> bool:
-    """Whether tails of the longest prompts give the predictions that these prompts give alone."""
-    model, lengths = residuals.model, residuals.lengths
-    chosen = np.sort(np.argsort(-lengths, kind="stable")[:_PROVED_ON])
-    ends = make_batch(ids, chosen, model.input_device, starts)
-    for kept in (residuals.kept, prefixes):
-        kept.begin(ends)
-    rows = ends.rows(RowIndex(chosen, lengths[chosen] - 1))
-    with torch.inference_mode(), listening(model, Listener()):
-        try:
-            with residuals.restarting(prefixes.layers[0]), listening(model, BeforeTails(prefixes)):
-                logits = model.module(input_ids=ends.ids, use_cache=False, **ends.layout).logits
-        except (TypeError, ValueError, RuntimeError):  # a family that does not take the layout
-            return False
-        whole = [make_batch(ids, ends.prompts[[i]], model.input_device).ids for i in range(len(chosen))]
-        alone = torch.cat([model.module(input_ids=each, use_cache=False).logits[:, -1] for each in whole])
-    return error_of_logits(logits[rows.item, rows.position], alone) <= BOUND[model.info.dtype]

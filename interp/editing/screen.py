@@ -34,6 +34,7 @@ from interp.probe import Readout, Screen
 from interp.prompt import Run
 from interp.reading.batches import Batch, BatchRows, batches_of, row_index
 from interp.reading.forward import TOKENS_PER_BATCH
+from interp.reading.packs import each_alone
 from interp.system.float64 import double
 from interp.system.processes import here
 
@@ -66,7 +67,7 @@ def read_screen(model: Model, run: Run, screen: Screen, *, graph_bytes: int = GR
     steps = make_steps([edits], model.info)
     editor = Editor(model, steps, rows, outputs)
     names = [name for name, each in screen.edits.items() for _ in each]
-    batches = batches_of(run.ids, max(1, graph_bytes // token_bytes(model)), model)
+    batches = batches_of(each_alone(run.ids), max(1, graph_bytes // token_bytes(model)), model)
     mine = [_read_batch(model, run, screen, batches[n], editor, steps) for n in here().share(len(batches))]
     shape = (len(run.ids), model.info.n_layers, model.info.n_heads)
     found = {name: {"slope": np.zeros(shape), "curvature": np.zeros(shape)} for name in screen.edits}
@@ -79,7 +80,7 @@ def read_screen(model: Model, run: Run, screen: Screen, *, graph_bytes: int = GR
 
 def _keep_outputs(model: Model, run: Run, outputs: HeadOutputs) -> None:
     with torch.inference_mode(), listening(model, outputs), ending(model, max(outputs.layers) + 1):
-        for batch in batches_of(run.ids, TOKENS_PER_BATCH, model):
+        for batch in batches_of(each_alone(run.ids), TOKENS_PER_BATCH, model):
             outputs.begin(batch)
             with suppress(EnoughRead):
                 model.module(input_ids=batch.ids, use_cache=False)

@@ -122,6 +122,9 @@ NULL_SITES = frozenset(
 )  # fmt: skip
 """Sites that are read with the keys of another prompt."""
 
+OF_NEIGHBOURS = frozenset({"mass_previous", "mass_previous_no_first", "pattern_log_weight", "pattern_row"})
+"""Sites that name keys by their position: the sequence must contain a single prompt."""
+
 
 class PatternReader:
     """The rows of one layer at `positions` `[batch or 1, row]`, by the name of a site.

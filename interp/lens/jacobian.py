@@ -29,6 +29,7 @@ from interp.model import Model
 from interp.prompting.tokens import Ids
 from interp.reading.batches import Batch, batches_of
 from interp.reading.forward import TOKENS_PER_BATCH
+from interp.reading.packs import Pack
 from interp.records.unfinished import NOT_KEPT, Name, Stage
 from interp.statistics.jackknife import standard_error
 from interp.system.progress import Report
@@ -48,7 +49,7 @@ def stream_of(model: Model, batch: Batch) -> list[torch.Tensor]:
             raise EnoughRead
 
     with listening(model, Listener()), block_hooks(model, {"resid"}, on_site), suppress(EnoughRead):
-        model.module(input_ids=batch.ids, use_cache=False)
+        model.module(input_ids=batch.ids, use_cache=False, **batch.layout)
     return [found[depth] for depth in range(n_layers + 1)]
 
 
@@ -71,7 +72,7 @@ class Valid:
 
     def mask(self, batch: Batch) -> torch.Tensor:
         """`[item, pos]` of a batch of single prompts, 1 where a position counts."""
-        position, length = np.arange(batch.ids.shape[1]), np.array([[len(each)] for each in batch.tokens])
+        position, length = np.arange(batch.ids.shape[1]), np.array([[len(pack)] for pack in batch.packs])
         return torch.from_numpy(self.counts(position, length)).to(batch.ids.device, torch.float32)
 
     def counts(self, position: np.ndarray, length: np.ndarray) -> np.ndarray:
@@ -134,7 +135,7 @@ def steps_of(
     batches: list[list[Batch]] = []
     for group in np.unique(groups[chosen]):
         mine = rng.permutation(chosen[groups[chosen] == group])
-        parts = batches_of(ids, n_tokens, model, chosen=mine)
+        parts = batches_of([Pack.of([prompt], ids) for prompt in mine.tolist()], n_tokens, model)
         batches.append([parts[n] for n in rng.permutation(len(parts))])
     most = max(map(len, batches))
     return [

@@ -16,12 +16,10 @@ from interp.hooks.ropes import rope_scales
 from interp.model import Model
 from interp.need import Need
 from interp.prompt import PromptSet
+from interp.reading.packs import Ids, Pack
 from interp.settings import MOST
-from interp.statistics.resampling import n_before
 from interp.system.plain_numbers import from_0
 from interp.system.threads import during
-
-Ids = Sequence[Int[np.ndarray, " _pos"]]
 
 _MOST_PADDING = 0.05
 """Share of a batch's tokens."""
@@ -79,55 +77,81 @@ class BatchRows:
 
 @dataclass(frozen=True)
 class Batch:
-    """Prompts of similar length, the longest first, padded on the right with token 0.
+    """Sequences of similar length, the longest first, padded on the right with token 0."""
 
-    `tokens` are those of each of the `prompts` from its position in `starts` on, above 0 if keys and values of the
-    tokens before are kept.
-    """
-
-    prompts: Int[np.ndarray, " item"]
-    starts: Int[np.ndarray, " item"]
-    tokens: Ids
+    packs: Sequence[Pack]
     device: torch.device
+
+    @cached_property
+    def prompts(self) -> Int[np.ndarray, " prompt"]:
+        """The prompts of all sequences."""
+        return np.concatenate([pack.prompts for pack in self.packs])
+
+    @cached_property
+    def starts(self) -> Int[np.ndarray, " prompt"]:
+        """The position of the first token of every prompt that the model reads."""
+        return np.repeat([pack.start for pack in self.packs], [len(pack.prompts) for pack in self.packs])
 
     @cached_property
     def ids(self) -> torch.Tensor:
         """`[item, pos]`."""
-        padded = np.zeros((len(self.tokens), len(self.tokens[0])), dtype=np.int64)
-        for item, tokens in enumerate(self.tokens):
-            padded[item, : len(tokens)] = tokens
-        return torch.from_numpy(padded).to(self.device)
+        return self._padded([pack.ids for pack in self.packs])
+
+    @property
+    def n_tokens(self) -> int:
+        """The number of tokens, with padding."""
+        return len(self.packs) * len(self.packs[0])
 
     @property
     def layout(self) -> dict[str, torch.Tensor]:
-        """Arguments of the model beside the ids, if it reads ends of prompts.
+        """Arguments of the model beside the ids, if sequences hold several prompts or ends of prompts.
 
         `position_ids` `[item, pos]` and `attention_mask` `[item, 1, pos, key_pos]`, in which the keys of the tokens
-        before the ends come first.
+        before an end come first.
         """
-        if not self.starts.any():
+        if all(pack.is_plain and not pack.start for pack in self.packs):
             return {}
-        n, n_before = self.ids.shape[1], int(self.starts.max())
-        key, last = np.arange(n_before + n), np.array([len(tokens) for tokens in self.tokens]) - 1
-        is_before = key < self.starts[:, None, None]
-        is_own = (key >= n_before) & (key <= n_before + np.arange(n)[:, None])
-        positions = self.starts[:, None] + np.minimum(np.arange(n), last[:, None])
-        return {
-            "position_ids": torch.from_numpy(positions).to(self.device),
-            "attention_mask": torch.from_numpy(is_before | is_own)[:, None].to(self.device),
-        }
+        n, n_before = len(self.packs[0]), int(self.starts.max())
+        seen = np.tile(np.eye(n, n_before + n, n_before, dtype=bool), (len(self.packs), 1, 1))
+        for item, pack in enumerate(self.packs):
+            seen[item, :, : pack.start] = True
+            seen[item, : len(pack), n_before : n_before + len(pack)] = pack.visible
+        positions = self._padded([pack.position for pack in self.packs])
+        return {"position_ids": positions, "attention_mask": torch.from_numpy(seen)[:, None].to(self.device)}
+
+    def _padded(self, of_packs: Sequence[Int[np.ndarray, " _token"]]) -> torch.Tensor:
+        padded = np.zeros((len(of_packs), len(of_packs[0])), dtype=np.int64)
+        for item, values in enumerate(of_packs):
+            padded[item, : len(values)] = values
+        return torch.from_numpy(padded).to(self.device)
+
+    @cached_property
+    def _places(self) -> tuple[Int[np.ndarray, " prompt"], Int[np.ndarray, " place"]]:
+        """Where the tokens of each prompt begin, and the places in its sequence of all of them."""
+        places = [each for pack in self.packs for each in pack.places]
+        n_tokens = np.array([len(each) for each in places])
+        return n_tokens.cumsum() - n_tokens, np.concatenate(places)
 
     def rows(self, index: RowIndex) -> BatchRows:
         """The rows of `index` in this batch, prompt by prompt."""
         starts = np.searchsorted(index.prompt, self.prompts, side="left")
         counts = np.searchsorted(index.prompt, self.prompts, side="right") - starts
-        row, item = _ranges(starts, counts), np.repeat(np.arange(len(counts)), counts)
-        position, slot = index.position[row] - self.starts[item], _ranges(0 * counts, counts)
-        padded = np.zeros((len(counts), max(1, counts.max())), dtype=np.int64)
-        padded[item, slot] = position
-        fullest = padded[[np.argmax(counts)]]
-        padded = fullest if np.array_equal(fullest[0, slot], position) else padded
-        position, slot, padded, item = (torch.from_numpy(x).to(self.device) for x in (position, slot, padded, item))
+        row = _ranges(starts, counts)
+        begins, places = self._places
+        at = np.repeat(begins, counts) + index.position[row]
+        item_of_prompt = np.repeat(np.arange(len(self.packs)), [len(pack.prompts) for pack in self.packs])
+        item, width = np.repeat(item_of_prompt, counts), len(self.packs[0])
+        once, of_row = np.unique(item * width + places[at], return_inverse=True)
+        once_item, once_position = np.divmod(once, width)
+        n_slots = np.bincount(once_item, minlength=len(self.packs))
+        slot = np.arange(len(once)) - np.repeat(n_slots.cumsum() - n_slots, n_slots)
+        padded = np.zeros((len(self.packs), max(1, n_slots.max())), dtype=np.int64)
+        padded[once_item, slot] = once_position
+        fullest = padded[[np.argmax(n_slots)]]
+        padded = fullest if np.array_equal(fullest[0, slot], once_position) else padded
+        position, slot, padded, item = (
+            torch.from_numpy(x).to(self.device) for x in (places[at], slot[of_row], padded, item)
+        )
         return BatchRows(item=item, position=position, padded=padded, slot=slot, row=row, prompt=index.prompt[row])
 
     def followers(self, index: RowIndex) -> torch.Tensor:
@@ -136,16 +160,13 @@ class Batch:
         return self.ids[further.item, further.position]
 
     def repeated(self, n: int) -> "Batch":
-        """A batch of every prompt `n` times in a row: [a, a, b, b]."""
-        return self._of(np.repeat(np.arange(len(self.prompts)), n))
+        """A batch of every sequence `n` times in a row: [a, a, b, b]."""
+        return Batch([pack for pack in self.packs for _ in range(n)], self.device)
 
     def halves(self) -> tuple["Batch", "Batch"]:
-        """The first and the second half of a batch of two prompts or more."""
-        first, second = np.array_split(np.arange(len(self.prompts)), 2)
-        return self._of(first), self._of(second)
-
-    def _of(self, items: Int[np.ndarray, " _item"]) -> "Batch":
-        return Batch(self.prompts[items], self.starts[items], [self.tokens[i] for i in items.tolist()], self.device)
+        """The first and the second half of a batch of two sequences or more."""
+        middle = (len(self.packs) + 1) // 2
+        return Batch(self.packs[:middle], self.device), Batch(self.packs[middle:], self.device)
 
 
 def cut(
@@ -174,32 +195,18 @@ def cut(
     return [*found, order[start:]] if len(order) else []
 
 
-def make_batch(
-    ids: Ids, chosen: Int[np.ndarray, " item"], device: torch.device, starts: Int[np.ndarray, " prompt"] | None = None
-) -> Batch:
-    """The batch of these prompts, or of their ends from `starts` on."""
-    begins = np.zeros(len(ids), dtype=np.int64) if starts is None else starts
-    longest_first = sorted(chosen.tolist(), key=lambda prompt: begins[prompt] - len(ids[prompt]))
-    mine = begins[longest_first]
-    tokens = [ids[prompt][start:] for prompt, start in zip(longest_first, mine, strict=True)]
-    return Batch(np.array(longest_first), mine, tokens, device)
+def make_batch(ids: Ids, chosen: Int[np.ndarray, " item"], device: torch.device) -> Batch:
+    """The batch of these prompts, each by itself."""
+    longest_first = sorted(chosen.tolist(), key=lambda prompt: -len(ids[prompt]))
+    return Batch([Pack.of([prompt], ids) for prompt in longest_first], device)
 
 
-def batches_of(
-    ids: Ids, n_tokens: int, model: Model, *,
-    chosen: Int[np.ndarray, " item"] | None = None, starts: Int[np.ndarray, " prompt"] | None = None,
-) -> list[Batch]:  # fmt: skip
-    """The batches in which a model reads the chosen prompts (by default all), or their ends from `starts` on."""
-    chosen = np.arange(len(ids)) if chosen is None else chosen
-    lengths = np.array([len(ids[prompt]) for prompt in chosen.tolist()])
-    own = lengths if starts is None else lengths - starts[chosen]
-    together = cut(own, n_tokens, rope_scales(model.config, lengths))
-    return [make_batch(ids, chosen[mine], model.input_device, starts) for mine in together]
-
-
-def neighbours_apart(clusters: Int[np.ndarray, " prompt"]) -> Int[np.ndarray, " prompt"]:
-    """The prompts in an order in which the first of every cluster come before the second, so that neighbours differ."""
-    return np.argsort(n_before(clusters), kind="stable")
+def batches_of(packs: Sequence[Pack], n_tokens: int, model: Model) -> list[Batch]:
+    """The batches in which a model reads packs of prompts."""
+    scales = rope_scales(model.config, [pack.longest for pack in packs])
+    device = model.input_device
+    chosen = cut(np.array([len(pack) for pack in packs]), n_tokens, scales)
+    return [Batch([packs[i] for i in mine], device) for mine in chosen]
 
 
 def _ranges(starts: Int[np.ndarray, " range"], counts: Int[np.ndarray, " range"]) -> Int[np.ndarray, " value"]:

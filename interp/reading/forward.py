@@ -12,23 +12,34 @@ from jaxtyping import Int
 
 from interp.capture import Capture
 from interp.errors import InterpError
-from interp.hooks.attention import listening
+from interp.hooks.attention import Listener, listening
 from interp.hooks.block_hooks import EnoughRead, at_head, block_hooks, ending
+from interp.hooks.pattern_sites import NULL_SITES, OF_NEIGHBOURS
+from interp.hooks.ropes import rope_scales
+from interp.hooks.window import window_here
 from interp.model import Model
 from interp.need import Need
 from interp.prompt import PromptSet
-from interp.reading.batches import Batch, RowIndex, batches_of, neighbours_apart, ran_out
+from interp.reading.batches import Batch, RowIndex, batches_of, make_batch, ran_out
 from interp.reading.collector import Collector
+from interp.reading.packs import Ids, Pack, each_alone, packed
 from interp.reading.readable import refuse_unreadable
 from interp.reading.weights import stacked_weights
 from interp.records.unfinished import NOT_KEPT, Unfinished
 from interp.system.processes import Ranks, here
 from interp.system.progress import Report, no_report
+from interp.system.rounding import BOUND, error_of_logits
 from interp.system.signals import whole
 from interp.system.threads import threads_worth, torch_on
 from interp.table import ROW_UNITS, Table
 
 TOKENS_PER_BATCH = 2048
+
+_WORTH_SHARING = 0.1
+"""Share of the tokens that trees have to save: they need a mask, and padding if their lengths differ."""
+
+_PROVED_ON = 4
+"""Prompts of a tree, about."""
 
 
 def capture(
@@ -45,11 +56,12 @@ def capture(
 ) -> Capture:
     """Run the prompts, given as token ids, through the model once and return the activations that `needs` name.
 
-    With `layers` only these are read, and passes end after the last that any need reads: unless one reads the outputs,
-    the rows have no `next_entropy_bits`. A batch that does not fit into memory is read in halves, with a
-    `RuntimeWarning`. If several processes take part in a run (`interp.system`), each runs its share of the batches, and
-    all return the whole. Batches that `unfinished` holds under this `name` are not run again. With edits use
-    `interp.editing.conditions.capture_edited`.
+    A common beginning of prompts is computed once (`interp.reading.packs`), unless the numbers of a prompt depend on
+    the others, or the model has a window (`interp.hooks.window`). With `layers` only these are read, and passes end
+    after the last that any need reads: unless one reads the outputs, the rows have no `next_entropy_bits`. A batch that
+    does not fit into memory is read in halves, with a `RuntimeWarning`. If several processes take part in a run
+    (`interp.system`), each runs its share of the batches, and all return the whole. Batches that `unfinished` holds
+    under this `name` are not run again. With edits use `interp.editing.conditions.capture_edited`.
 
     Raises `ModelError` if the model yields NaN, `UsageError` if it has no such site, `InterpError` if another thread is
     reading it.
@@ -57,8 +69,8 @@ def capture(
     needs = tuple(dict.fromkeys(needs))
     refuse_unreadable(model, needs)
     collector = Collector(model, prompts, [len(x) for x in ids], needs, layers=layers, with_entropy=layers is None)
-    batches = batches_of(ids, tokens_per_batch, model, chosen=neighbours_apart(prompts.cluster_codes))
-    share = Share(model, batches, [collector])
+    packs = packs_for(model, ids, needs, clusters=prompts.cluster_codes)
+    share = Share(model, batches_of(packs, tokens_per_batch, model), [collector])
     asked = [[repr(need), collector.layers.get(need, [])] for need in needs]
     stage = unfinished.stage(name, model, prompts, ids, needs=asked, batches=_digest(share.batches))
     before = stage.load()
@@ -77,8 +89,59 @@ def capture(
 
 def _digest(batches: Sequence[Batch]) -> str:
     """A digest of which prompts are in which batch."""
-    laid = [np.array([len(batch.prompts) for batch in batches]), *(batch.prompts for batch in batches)]
+    laid = [np.array([len(batch.packs) for batch in batches])]
+    laid += [x for batch in batches for pack in batch.packs for x in (pack.prompts, pack.parent)]
     return hashlib.sha256(np.concatenate(laid).astype(np.int64).tobytes()).hexdigest()
+
+
+def packs_for(
+    model: Model, ids: Ids, needs: Sequence[Need], *, proved: bool = True, clusters: np.ndarray | None = None
+) -> list[Pack]:
+    """The layout of the prompts in sequences; what they share is computed once if no need depends on other prompts.
+
+    Prompts with a common beginning form one sequence; with `proved`, only if this model then predicts the same.
+    """
+    if window_here() or any(need.site in NULL_SITES for need in needs):
+        return each_alone(ids, clusters)
+    window = model.info.window
+    may_share_prefixes = (
+        model.family.has_attention
+        and model.family.mixer is None
+        and (window is None or max(map(len, ids)) <= window)
+        and not any(need.site in OF_NEIGHBOURS for need in needs)
+    )
+    packs = packed(ids, prefixes=may_share_prefixes, scales=rope_scales(model.config, [len(x) for x in ids]))
+    n_alone = sum(pack.n_alone for pack in packs)
+    n_saved = n_alone - sum(map(len, packs))
+    tree = max((each for each in packs if not each.is_plain), key=lambda each: each.longest, default=None)
+    is_worth_it = n_saved >= _WORTH_SHARING * n_alone and (tree is None or not proved or _agrees(model, tree, ids))
+    return packs if n_saved == 0 or is_worth_it else packed(ids, prefixes=False)
+
+
+def _agrees(model: Model, tree: Pack, ids: Ids) -> bool:
+    """Whether some prompts of a tree, with its longest, give the predictions that they give alone."""
+    by_length = tree.prompts[np.argsort([-len(ids[prompt]) for prompt in tree.prompts], kind="stable")]
+    chosen = np.sort(by_length[:: max(1, len(by_length) // _PROVED_ON)])
+    return agrees(model, Batch([tree], model.input_device), chosen, ids)
+
+
+def agrees(
+    model: Model, together: Batch, chosen: Int[np.ndarray, " prompt"], ids: Ids,
+    within: AbstractContextManager[None] | None = None,
+) -> bool:  # fmt: skip
+    """Whether some prompts of a batch, read inside `within`, give the predictions that they give alone."""
+    ends = RowIndex(chosen, np.array([len(ids[prompt]) - 1 for prompt in chosen]))
+    rows = together.rows(ends)
+    with torch.inference_mode(), listening(model, Listener()):
+        try:
+            with within or nullcontext():
+                logits = model.module(input_ids=together.ids, use_cache=False, **together.layout).logits
+        except (TypeError, ValueError, RuntimeError):  # a family that does not take the layout
+            return False
+        shared = logits[rows.item, rows.position][np.argsort(rows.row)]
+        singles = [make_batch(ids, chosen[[i]], model.input_device).ids for i in range(len(chosen))]
+        alone = torch.cat([model.module(input_ids=single, use_cache=False).logits[:, -1] for single in singles])
+    return error_of_logits(shared, alone) <= BOUND[model.info.dtype]
 
 
 NO_EDITS: Mapping[str, np.ndarray] = {

@@ -21,7 +21,8 @@ from interp.prompting.files import needs_tokenizer, resolve_prompts
 from interp.prompting.pools import grouped, most_drawn, other_prompts, pools_for, read_apart
 from interp.reading.batches import RowIndex, batches_of, row_index
 from interp.reading.collector import OF_THE_END
-from interp.reading.forward import TOKENS_PER_BATCH
+from interp.reading.forward import TOKENS_PER_BATCH, packs_for
+from interp.reading.packs import each_alone
 from interp.registry import entries, load_entry
 
 MOST_READ = 10_000
@@ -62,9 +63,14 @@ class TokenisedSet(Run):
             return self
         return replace(self, prompts=self.prompts[:n], ids=self.ids[:n], times=1.0)
 
-    def n_padded(self, model: Model) -> int:
-        """The number of tokens that the model reads, with padding."""
-        return round(self.times * sum(each.ids.numel() for each in batches_of(self.ids, TOKENS_PER_BATCH, model)))
+    def n_padded(self, model: Model, needs: Sequence[Need] | None = None) -> int:
+        """The number of tokens that the model reads, with padding.
+
+        With the `needs` of a reading, tokens that known prompts share count once.
+        """
+        is_known = needs is not None and not self.note
+        packs = packs_for(model, self.ids, needs, proved=False) if is_known else each_alone(self.ids)
+        return round(self.times * sum(batch.n_tokens for batch in batches_of(packs, TOKENS_PER_BATCH, model)))
 
 
 @dataclass(frozen=True)
@@ -142,7 +148,7 @@ def passes_of(
 def _base(model: Model, probes: tuple[Probe, ...], text: TokenisedSet, which: str = "") -> Passes:
     what = f"{which}{text.prompts.name}: {', '.join(probe.name for probe in probes) or 'the draw'}"
     needs = tuple(dict.fromkeys(need for probe in probes for need in probe.needs))
-    n_tokens = text.n_padded(model)
+    n_tokens = text.n_padded(model, needs)
     return Passes(what, text, 1, text.n, n_tokens, needs, probes=probes)
 
 

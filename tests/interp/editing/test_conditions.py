@@ -81,21 +81,19 @@ def worst(a, b):
 
 
 @pytest.mark.parametrize("family", quick(["gpt_neox", "llama"], FAMILIES))
-def test_shared_and_restarted_passes_equal_whole_ones_of_one_condition(family, monkeypatch):
+def test_shared_and_restarted_passes_equal_whole_ones_of_one_condition(family):
     model, source = tiny_model(family), token_run()
     conditions = many(model.info.n_kv_heads * 12)
     shared = read_conditions(model, source, conditions)
     alone = {}
-    monkeypatch.setattr("interp.editing.conditions.TOKENS_PER_BATCH", 1)
     for c in conditions:
-        alone |= read_whole(model, source, [c])
+        alone |= read_whole(model, source, [c], tokens_per_pass=1)
     assert list(shared) == [c.name for c in conditions]
     assert worst(shared, alone) < 2e-5
     assert shared["bypass"]["next_kl"].max() > 1e-3
 
 
-def test_controls_share_passes_that_start_at_the_edited_layer(monkeypatch):
-    monkeypatch.setattr("interp.editing.conditions.TOKENS_PER_BATCH", 160)
+def test_controls_share_passes_that_start_at_the_edited_layer():
     model, layers = fresh_model("llama"), []
     passes = shapes_of_passes(model)
     for n, block in enumerate(model.module.model.layers):
@@ -103,7 +101,7 @@ def test_controls_share_passes_that_start_at_the_edited_layer(monkeypatch):
     conditions = [
         Condition(str(i), (RemoveAxis(layer=2, axis=axis(i)),), (KL,), everything_but_size) for i in range(20)
     ]
-    read_conditions(model, token_run((8, 8)), conditions)
+    read_conditions(model, token_run((8, 8)), conditions, tokens_per_pass=160)
     assert [n for n, _ in passes] == [2, 20, 20]
     assert layers == [0, 1, 2, 2, 2]
 

@@ -17,6 +17,7 @@ from interp.errors import ModelError, PromptError, UsageError
 from interp.hooks.ropes import longest_input, rope_scales
 from interp.probe import Screen
 from interp.prompt import Prompt, PromptSet
+from interp.reading.forward import packs_for
 from interp.self_check.selfcheck import check_model
 from tests.quick import quick
 from tests.tiny_models import prompts_of
@@ -97,6 +98,13 @@ def test_prompts_read_together_are_read_as_each_alone_edited_or_not(name):
         np.testing.assert_allclose(together["next_log_prob"][i], log_p, atol=1e-3)
         own = interp.collect(model, prompts_of(ids), NEEDS[-1:], edits=edits)["next_log_prob"][0]
         np.testing.assert_allclose(edited[i], own, rtol=1e-3, atol=2e-4)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_prompts_of_one_rotation_still_share_their_header(name):
+    ids = [x for x in around_the_limit(6) if len(x) <= LIMIT]
+    packs = packs_for(tiny(name), [*ids, *around_the_limit(6)[:1]], [interp.Need("v")])
+    assert any(not pack.is_plain for pack in packs)
 
 
 @pytest.mark.parametrize("name", quick(FEW, MODELS))

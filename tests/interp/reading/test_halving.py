@@ -144,9 +144,7 @@ def readouts(model, tokens_per_pass):
     rng = np.random.default_rng(0)
     conditions = [Condition(f"{i}", (RemoveAxis(layer=1, axis=rng.normal(size=24)),), needs, read) for i in range(3)]
     conditions.append(Condition("mean", (AblateHeads(layer=1, heads=(0,), by="mean"),), needs, read))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("interp.editing.conditions.TOKENS_PER_BATCH", tokens_per_pass)
-        return read_conditions(model, Run(prompts, ids), conditions)
+    return read_conditions(model, Run(prompts, ids), conditions, tokens_per_pass=tokens_per_pass)
 
 
 @pytest.fixture(scope="module", params=[60, 400])

@@ -16,13 +16,14 @@ from interp.family import HeadShape
 from interp.hooks.block_hooks import first_of
 from interp.need import Need
 from interp.reading.batches import layers_of
+from interp.reading.forward import packs_for
 from interp.reading.lens import Lens
 from interp.registry import load_entry
 from interp.running.choose_probes import choose_probes, readable_probes
 from tests.captures import assert_read_as_computed
 from tests.quick import quick
 from tests.reports.everything import SETTINGS
-from tests.tiny_models import prompts_of
+from tests.tiny_models import alike_prompts, prompts_of
 
 _SIZES = {"vocab_size": 101, "hidden_size": 48, "intermediate_size": 64, "num_hidden_layers": 4, "pad_token_id": 0,
           "num_attention_heads": 4, "num_key_value_heads": 2, "initializer_range": 0.2}  # fmt: skip
@@ -279,3 +280,8 @@ def test_keys_without_their_factor_fail_the_self_check(monkeypatch):
     monkeypatch.setattr(type(model.family), "head_shape", lambda self, config: shape)
     with pytest.raises(ModelError, match="the self-check 'rotary' failed"):
         interp.check_model(model)
+
+
+def test_prompts_that_begin_alike_are_not_laid_out_as_a_tree(model):
+    _, ids = alike_prompts()
+    assert all(pack.is_plain for pack in packs_for(model, ids, [Need("resid")], proved=False))

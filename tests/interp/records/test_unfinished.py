@@ -114,25 +114,25 @@ def test_a_pass_that_is_killed_goes_on_from_what_was_kept_last(tmp_path, at_once
     assert_captures_agree(capture(model, prompts, ids, needs, tokens_per_batch=24), again)
 
 
-def test_conditions_that_are_done_are_not_read_again(tmp_path, at_once, monkeypatch):
-    monkeypatch.setattr("interp.editing.conditions.TOKENS_PER_BATCH", 120)
+def test_conditions_that_are_done_are_not_read_again(tmp_path, at_once):
     model, source = fresh_model("llama"), token_run((9, 6, 9, 4, 7, 8))
     conditions = many(24)
-    alone = read_conditions(model, source, conditions)
+    asked = {"tokens_per_pass": 120, "name": "conditions"}
+    alone = read_conditions(model, source, conditions, tokens_per_pass=120)
 
     def stop(done, total):
         if done == 5:
             raise Stopped(signal.SIGTERM)
 
     with pytest.raises(Stopped):
-        read_conditions(model, source, conditions, unfinished=of(tmp_path), progress=stop)
+        read_conditions(model, source, conditions, unfinished=of(tmp_path), progress=stop, **asked)
     assert stopping._here.kept.startswith(f"5 of {len(conditions)} conditions")
     read = []
 
     def counting(condition):
         return replace(condition, read=lambda under: read.append(condition.name) or condition.read(under))
 
-    again = read_conditions(model, source, list(map(counting, conditions)), unfinished=of(tmp_path))
+    again = read_conditions(model, source, list(map(counting, conditions)), unfinished=of(tmp_path), **asked)
     assert 0 < len(read) < len(conditions)
     for name, readout in alone.items():
         for what, array in readout.items():

@@ -74,13 +74,12 @@ CHOSEN = [(2, slice(None)), (3, slice(0, 3)), (3, slice(8, 10))]
 
 
 @pytest.mark.parametrize("size, chosen", quick(CHOSEN[1:2], CHOSEN))
-def test_ranks_read_conditions_as_one_process_does(size, chosen, monkeypatch):
+def test_ranks_read_conditions_as_one_process_does(size, chosen):
     """Many conditions are dealt out, few are shared batch by batch; both give the same bits."""
     models, run = [fresh_model("llama") for _ in range(size)], token_run((9, 6, 9, 4, 7, 8))
-    monkeypatch.setattr("interp.editing.conditions.TOKENS_PER_BATCH", 30)
 
     def read(model):
-        return read_conditions(model, run, many(24)[chosen], checks=[])
+        return read_conditions(model, run, many(24)[chosen], tokens_per_pass=30, checks=[])
 
     whole = read(models[0])
     for found in in_ranks(size, lambda ranks: read(models[ranks.rank])):
