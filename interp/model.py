@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Check:
-    """One check of the self-check: what was compared, the largest error, and the bound."""
+    """One check of the self-check: what was compared, the largest error, and the bound.
+
+    `when` is the time (UTC) of a check on an earlier load of the same files.
+    """
 
     name: str
     meaning: str
@@ -26,6 +29,7 @@ class Check:
     bound: float
     unit: str = "1"
     detail: str = ""
+    when: str = ""
 
 
 @runtime_checkable

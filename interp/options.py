@@ -195,6 +195,9 @@ class RunOptions:
     allow_quantised: Annotated[
         bool, Option("--allow-quantised", "Measure quantised weights, rounded as they are.", recorded="beside")
     ] = False
+    check: Annotated[
+        bool, Option("--check", "Run the self-check again, even if these files passed it before.", recorded="never")
+    ] = False
     out: Annotated[
         str | Path | None,
         Option("--out", "Folder that receives the folder of the run.", "-o", kind=Path, recorded="never", take=path),

@@ -4,10 +4,12 @@ import gc
 import os
 import shutil
 import sys
+import tempfile
 
 # The hub library reads these when it is first imported, by whichever test comes first.
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["HF_HUB_DISABLE_TELEMETRY"] = "1"
+os.environ["HF_ASSETS_CACHE"] = tempfile.mkdtemp()
 
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path

@@ -30,13 +30,13 @@ _COMPLETED: Mapping[str, Callable[..., list[str]]] = {
 SELDOM = frozenset({
     "gguf", "adapter", "cluster", "text_column", "chat", "bos", "attention_window", "null", "n_untrained",
     "checkpoints", "device_map", "trust_remote_code", "allow_pickle", "allow_quantised", "show_tokens",
-    "revision", "edits", "window",
+    "revision", "edits", "window", "check",
 })  # fmt: skip
 """Options that `--help` leaves to `--help-all`."""
 
 _PANELS: Mapping[str, tuple[str, ...]] = {
     "Model": ("model", "revision", "revisions", "gguf", "adapter", "dtype", "device", "device_map", "batch_size",
-              "trust_remote_code", "allow_pickle", "allow_quantised"),
+              "trust_remote_code", "allow_pickle", "allow_quantised", "check"),
     "Prompts": ("prompts", "prompt", "n_pool", "per_quintile", "window", "text_column", "cluster", "chat", "bos"),
     "Probes": ("probes", "settings", "layer", "seed", "lens", "edits", "checkpoints", "attention_window", "null",
                "n_untrained"),

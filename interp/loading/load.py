@@ -1,14 +1,21 @@
 """Loads a model: finds its files, checks that it can be read and fits, reads the weights, and runs the self-check.
 
-Errors are raised before the weights are read wherever possible.
+Errors are raised before the weights are read wherever possible. The result of the self-check is kept in the user's
+cache for the same files and code, unless the model has classes, a changed `forward` or a family from elsewhere.
 """
 
-from collections.abc import Mapping
-from dataclasses import replace
+import inspect
+import json
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, replace
+from datetime import UTC, datetime
+from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
+from huggingface_hub import cached_assets_path
 from tokenizers import Tokenizer as RawTokenizer
 from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
@@ -17,23 +24,31 @@ from interp.edit import Edit
 from interp.editing.edit_files import resolve_edits
 from interp.edits import Edits, PatternsOf
 from interp.errors import ModelError, UsageError
-from interp.families import family_of, rotary_size
+from interp.families import families_of_transformers, family_of, rotary_size
 from interp.hooks.ropes import longest_input
 from interp.hooks.state import weights_of
+from interp.loading.adapter import CONFIG as ADAPTER_CONFIG
+from interp.loading.adapter import WEIGHTS as ADAPTER_WEIGHTS
 from interp.loading.adapter import locate_adapter, merge_adapter
 from interp.loading.admission import count_parameters, quantisation, read_config, refuse_quantised, refuse_unless_causal
 from interp.loading.aliases import MEMORY
 from interp.loading.hub_files import ModelFiles
+from interp.loading.identity import identity_of
 from interp.loading.in_memory import BRIDGE, bridge_check, is_a, not_a_model, plain_module, refuse_unreadable
 from interp.loading.placement import choose_placement, refuse_precision
 from interp.loading.sources import PROGRAM_CARD, ModelSource, files_behind, locate, source_of
 from interp.loading.text_part import family_in, is_multimodal, parts_read, whole_class
 from interp.loading.tokenizer import has_tokenizer, read_tokenizer
-from interp.loading.weights import read_weights
+from interp.loading.weights import read_weights, weight_files
 from interp.model import Check, Model
 from interp.options import RunOptions
 from interp.records.tunnel_card import refuse_changed
 from interp.self_check.selfcheck import check_model
+from interp.system.digest import digest_of
+from interp.system.foreign_files import read_json
+from interp.system.whole_files import writing
+
+_LIBRARIES = ("torch.", "transformers.")
 
 Tokenizer = PreTrainedTokenizerBase | RawTokenizer | str | Path | None
 
@@ -51,7 +66,7 @@ def load(
     allow_pickle: bool = False,
     allow_quantised: bool = False,
     tokenizer: Tokenizer = None,
-    check: bool = True,
+    check: bool | Literal["again"] = True,
 ) -> Model:
     """Load a model and check that each tensor captured from it is what its name says.
 
@@ -70,7 +85,8 @@ def load(
         allow_pickle: Whether pickled weights may be read.
         allow_quantised: Whether quantised weights may be read.
         tokenizer: A tokenizer, its folder or its hub id, if not the model's own.
-        check: Whether to run the self-check.
+        check: Whether to run the self-check. Its result is kept for the same files, options and version; `"again"`
+            repeats it.
 
     Returns:
         The model.
@@ -88,9 +104,9 @@ def load(
         asked = RunOptions(
             name_or_object, revision=revision, gguf=gguf, adapter=None if adapter is None else str(adapter),
             dtype=dtype, device=device, device_map=device_map, trust_remote_code=trust_remote_code,
-            allow_pickle=allow_pickle, allow_quantised=allow_quantised,
+            allow_pickle=allow_pickle, allow_quantised=allow_quantised, check=check == "again",
         )  # fmt: skip
-        return load_as_asked(asked, tokenizer, check=check)
+        return load_as_asked(asked, tokenizer, check=bool(check))
     where = {"dtype": dtype, "device": device, "device_map": device_map}
     _refuse_changes(name_or_object, revision=revision, gguf=gguf, adapter=adapter, **where)
     if isinstance(name_or_object, Model):
@@ -103,7 +119,7 @@ def load(
         model = replace(model, checks=(bridge_check(name_or_object, model),))
     else:
         raise not_a_model(name_or_object)
-    return _checked(model, check)
+    return _checked(model, [], check)
 
 
 def with_donors(edits: Edits, info: ModelInfo) -> tuple[Edit, ...]:
@@ -146,8 +162,11 @@ def load_as_asked(options: RunOptions, tokenizer: Tokenizer = None, *, check: bo
     unchecked = _unchecked(source)
     module, whole = read_weights(source.files, config, placement)
     checks = [whole, *unchecked]
+    names = {*weight_files(source.files), *({"config.json"} & source.files.names)}
+    read = [source.files.folder / name for name in sorted(names)]
     if change is not None:
         module, merged = merge_adapter(module, source.origin, str(options.adapter), change)
+        read += [change.folder / name for name in (ADAPTER_CONFIG, ADAPTER_WEIGHTS)]
         checks.append(merged)
     info = replace(
         _describe(module), name=source.name, source=source.origin, revision=source.files.revision,
@@ -156,13 +175,65 @@ def load_as_asked(options: RunOptions, tokenizer: Tokenizer = None, *, check: bo
     if source.files.gguf is not None:
         info = replace(info, stored_as=source.files.header.rounded, tensor_kinds=source.files.header.in_words)
     model = Model(module, words, info, family_in(module), tuple(checks), source.task, source.card, source.mechanism)
-    return _checked(model, check)
+    return _checked(model, read, "again" if check and options.check else check)
 
 
-def _checked(model: Model, check: bool) -> Model:
-    """The model, with its self-check if `check`; raises `ModelError` if one fails."""
+def _checked(model: Model, read: Sequence[Path], check: bool | Literal["again"]) -> Model:
+    """The model with its self-check, run now or kept from an earlier load of the same files.
+
+    A model without files is always checked. Raises `ModelError` if a check fails.
+    """
     model.family.refuse_shared_parts(model.module)
-    return replace(model, checks=(*model.checks, *check_model(model))) if check else model
+    if not check:
+        return model
+    try:
+        kept = _place(model, read) if read and _is_plain(model) else None
+    except (OSError, ValueError):  # no folder for caches
+        kept = None
+    found = None if kept is None or check == "again" else _read(kept)
+    if found is None:
+        found = check_model(model)
+        if kept is not None:
+            _keep(kept, found)
+    return replace(model, checks=(*model.checks, *found))
+
+
+def _is_plain(model: Model) -> bool:
+    """Whether all code of the model is torch's and transformers', with a family of this package."""
+    kinds = {type(part) for part in model.module.modules()}
+    homes = {home for kind in kinds for home in (kind.__module__, inspect.unwrap(kind.forward).__module__)}
+    return all(home.startswith(_LIBRARIES) for home in homes) and model.info.family in families_of_transformers()
+
+
+def _place(model: Model, files: Collection[Path]) -> Path:
+    name = digest_of([identity_of(files), asdict(model.info)])
+    return cached_assets_path("interp", namespace="self-check") / f"{name}.json"
+
+
+def _code() -> str:
+    home = Path(__file__).parent.parent
+    sources = [(str(p.relative_to(home)), p.stat().st_size, p.stat().st_mtime_ns) for p in sorted(home.rglob("*.py"))]
+    return digest_of([sources, *(version(name) for name in ("interp", "torch", "transformers"))])
+
+
+def _read(kept: Path) -> tuple[Check, ...] | None:
+    """The kept checks with the time of their run, if the file is intact and of this code."""
+    try:
+        content = read_json(kept)
+        digest = content.pop("digest")
+        if digest != digest_of(content) or content["code"] != _code():
+            return None
+        found = tuple(replace(Check(**each), when=content["when"]) for each in content["checks"])
+    except (OSError, ValueError, RecursionError, LookupError, TypeError):
+        return None
+    return found if found and all(each.passed for each in found) else None
+
+
+def _keep(kept: Path, found: tuple[Check, ...]) -> None:
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    content = {"code": _code(), "when": now, "checks": [asdict(each) for each in found]}
+    with suppress(OSError), writing(kept) as draft:  # if it cannot be kept, the next load checks again
+        draft.write_text(json.dumps(content | {"digest": digest_of(content)}), encoding="utf-8")
 
 
 def _unchecked(source: ModelSource) -> list[Check]:
