@@ -10,6 +10,7 @@ from interp.capture import ModelInfo
 from interp.errors import Answering, UsageError
 from interp.settings import read_fields
 from interp.system.calls import AnsweringType
+from interp.system.digest import digest_of
 from interp.system.plain_numbers import from_0
 
 Metric = Literal["raw", "z-scored"]
@@ -77,11 +78,13 @@ class Edit(Answering, metaclass=AnsweringType):
         return f"{self.kind} {self.place} at {layers}"
 
     def __str__(self) -> str:
-        """`ablate z at layer 3, dose 0.5, at last, heads 1, 2`: every field but arrays and defaults."""
+        """`ablate z at layer 3, dose 0.5, at last, heads 1, 2`: every field but defaults; arrays by a short digest."""
         parts = [self.where]
         for each in fields(self):
             value = getattr(self, each.name)
-            if each.name not in _IN_WHERE and not isinstance(value, np.ndarray) and value != each.default:
+            if isinstance(value, np.ndarray):
+                value = digest_of(value.astype(np.float64).tolist())[:8]
+            if each.name not in _IN_WHERE and value != each.default:
                 parts.append(f"{each.name} {', '.join(map(str, value)) if isinstance(value, tuple) else value}")
         return ", ".join(parts)
 

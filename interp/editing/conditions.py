@@ -38,7 +38,7 @@ from interp.reading.packs import each_alone
 from interp.reading.readable import refuse_unreadable
 from interp.records.unfinished import NOT_KEPT, Name, Unfinished
 from interp.system.processes import ALONE, Ranks, here
-from interp.system.progress import Report, unheard
+from interp.system.progress import Report, no_report
 
 TOKENS_PER_PASS = TOKENS_PER_BATCH
 
@@ -62,7 +62,7 @@ def read_conditions(
     resolve: Resolve | None = None,
     tokens_per_pass: int = TOKENS_PER_PASS,
     checks: list[Check] | None = None,
-    progress: Report = unheard,
+    progress: Report = no_report,
     layers: Sequence[int] | None = None,
     with_entropy: bool = False,
     seed: int = 0,
@@ -136,7 +136,7 @@ def capture_edited(
     *,
     layers: Sequence[int] | None = None,
     checks: list[Check] | None = None,
-    progress: Report = unheard,
+    progress: Report = no_report,
     unfinished: Unfinished = NOT_KEPT.run,
     name: str = "pass",
 ) -> Capture:

@@ -68,10 +68,7 @@ def read_config(files: ModelFiles) -> PreTrainedConfig:
 
 
 def _read_gguf(files: ModelFiles, name: str) -> PreTrainedConfig:
-    from interp.loading.gguf_file import read_header
-
-    files.fetch([name])
-    content = read_header(files.folder / name)
+    content = files.header
     if not files.allow_quantised:
         refuse_quantised(files.origin, content.rounded)
     # Before transformers makes lists of that length.

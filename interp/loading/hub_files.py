@@ -7,6 +7,7 @@ import errno
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from huggingface_hub.errors import (
 from huggingface_hub.utils import tqdm
 
 from interp.errors import ModelError
+from interp.loading.gguf_file import GgufContent, read_header
 from interp.system.foreign_files import is_folder
 
 SECONDS_TO_ANSWER = 10.0
@@ -62,6 +64,12 @@ class ModelFiles:
         """The GGUF file, with configuration, weights and tokenizer, or None."""
         return None if self.main.endswith(".json") else self.main
 
+    @cached_property
+    def header(self) -> GgufContent:
+        """The header of the GGUF file, which is fetched."""
+        self.fetch([self.main])
+        return read_header(self.folder / self.main)
+
     @property
     def origin(self) -> str:
         """Their name in messages."""
@@ -96,12 +104,13 @@ def files_in_folder(folder: Path, main: str = CONFIG) -> ModelFiles:
     if main not in names:
         nearest = sorted(names, key=lambda name: (not name.endswith(Path(main).suffix), name))
         example = next((f", such as {folder / name}" for name in nearest if name.endswith(".gguf")), "")
+        others = f", or name a GGUF file{example}" if main == CONFIG else ""
         raise ModelError(
             asked=asked,
             found=f"there is no {main} in it ({', '.join(nearest[:5]) or 'no files'})",
             fix="Give the folder of the model, and this one as --adapter."
             if "adapter_config.json" in names
-            else f"Give the folder that `save_pretrained` wrote, with {main} in it, or name a GGUF file{example}.",
+            else f"Give the folder with {main} in it{others}.",
         )
     return ModelFiles(folder, names, main)
 

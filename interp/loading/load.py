@@ -173,10 +173,7 @@ def load_as_asked(options: RunOptions, tokenizer: Tokenizer = None, *, check: bo
         adapter=options.adapter,
     )  # fmt: skip
     if source.files.gguf is not None:
-        from interp.loading.gguf_file import read_header
-
-        content = read_header(source.files.folder / source.files.gguf)
-        info = replace(info, stored_as=content.rounded, tensor_kinds=content.in_words)
+        info = replace(info, stored_as=source.files.header.rounded, tensor_kinds=source.files.header.in_words)
     model = Model(module, words, info, family_in(module), tuple(checks), source.task, source.card, source.mechanism)
     return _checked(model, read, "again" if check and options.check else check)
 

@@ -3,6 +3,7 @@
 import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partialmethod
 from logging import CRITICAL
 from typing import Any
 
@@ -13,19 +14,16 @@ def quiet_libraries(*others: Any) -> Iterator[None]:
 
     `others` are `utils` modules of the hub's libraries, which show nothing, because their errors are raised again.
     """
+    from tqdm.std import tqdm
     from transformers.utils import logging  # not needed to read prompts
 
     with ExitStack() as restored, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         restored.callback(logging.set_verbosity, logging.get_verbosity())
         logging.set_verbosity_error()
-        if logging.is_progress_bar_enabled():
-            restored.callback(logging.enable_progress_bar)
-            logging.disable_progress_bar()
+        restored.callback(setattr, tqdm, "__init__", vars(tqdm)["__init__"])
+        setattr(tqdm, "__init__", partialmethod(tqdm.__init__, disable=True))  # noqa: B010 (a type checker objects)
         for library in others:
             restored.callback(library.logging.set_verbosity, library.logging.get_verbosity())
             library.logging.set_verbosity(CRITICAL)
-            if not library.are_progress_bars_disabled():
-                restored.callback(library.enable_progress_bars)
-                library.disable_progress_bars()
         yield

@@ -248,9 +248,9 @@ def row_index(prompts: PromptSet, lengths: Int[np.ndarray, " prompt"], at: str |
     position = np.concatenate([np.asarray(x, dtype=np.int64) for x in listed])
     outside = np.flatnonzero((position < 0) | (position >= lengths[prompt]))
     if len(outside):
-        p = int(prompt[outside[0]])
+        p, named = int(prompt[outside[0]]), f" ({at})" if isinstance(at, str) else ""
         raise PromptError(
-            asked=f"position {position[outside[0]]} ({at}) of prompt {p + 1}",
+            asked=f"position {position[outside[0]]}{named} of prompt {p + 1}",
             found=f"the prompt has {lengths[p]} tokens",
             fix="Positions count tokens from 0.",
         )

@@ -27,7 +27,7 @@ from interp.reading.readable import refuse_unreadable
 from interp.reading.weights import stacked_weights
 from interp.records.unfinished import NOT_KEPT, Unfinished
 from interp.system.processes import Ranks, here
-from interp.system.progress import Report, unheard
+from interp.system.progress import Report, no_report
 from interp.system.rounding import BOUND, error_of_logits
 from interp.system.signals import whole
 from interp.system.threads import threads_worth, torch_on
@@ -50,7 +50,7 @@ def capture(
     *,
     layers: Sequence[int] | None = None,
     tokens_per_batch: int = TOKENS_PER_BATCH,
-    progress: Report = unheard,
+    progress: Report = no_report,
     unfinished: Unfinished = NOT_KEPT.run,
     name: str = "pass",
 ) -> Capture:

@@ -43,7 +43,7 @@ def refuse_unreadable(model: Model, needs: Iterable[Need]) -> None:
     if found is not None:
         raise UsageError(
             asked=f"reading {model.name}",
-            found=f"{found[0]} is asked for, and this model has no {found[1]}",
+            found=f"{found[0]} is requested, and this model has no {found[1]}",
             fix=f"The residual stream (site {EVERYWHERE!r}) and the next-token distribution can be read from it.",
         )
 

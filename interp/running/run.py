@@ -42,7 +42,7 @@ from interp.running.show_tokens import refuse_unknown_prompt, token_strip
 from interp.running.spec import RunSpec
 from interp.system.environment import environment
 from interp.system.processes import here, joined
-from interp.system.progress import Report, announce, reporting, stage, unheard
+from interp.system.progress import Report, announce, no_report, reporting, stage
 from interp.system.threads import blas_on_one_thread
 from interp.table import LABEL
 
@@ -289,7 +289,7 @@ class _Session:
         return found, drawn
 
     def _read(
-        self, model: Model, run: Run, needs: Sequence[Need], progress: Report = unheard, name: str = "",
+        self, model: Model, run: Run, needs: Sequence[Need], progress: Report = no_report, name: str = "",
         donor: Model | None = None, strata: np.ndarray | None = None,
     ) -> Capture:  # fmt: skip
         """A pass over the prompts with the edits of the run, or with the patterns of a donor, checked once.

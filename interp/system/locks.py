@@ -1,6 +1,5 @@
 """Locks between processes that would do the same work in the same folder."""
 
-import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -28,7 +27,7 @@ def one_at_a_time(lock: Path, what: str) -> Iterator[bool]:
             held.acquire(timeout=0)
         except Timeout:
             words = f"waiting: another process is {what} (the lock is {lock})"
-            warnings.warn(words, RuntimeWarning, stacklevel=_level_of_caller())
+            warnings.warn(words, RuntimeWarning, stacklevel=3)  # behind contextlib
             held.acquire()
             waited = True
     except OSError as error:
@@ -44,12 +43,3 @@ def one_at_a_time(lock: Path, what: str) -> Iterator[bool]:
             if lock.stat().st_size == 0:  # filelock removes a file that is itself the lock and holds a number
                 lock.unlink()
         held.release()
-
-
-def _level_of_caller() -> int:
-    """The `stacklevel` with which a warning of the calling function names the user's line."""
-    ours = ("interp", "contextlib")
-    level, frame = 1, sys._getframe(1)
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in ours:
-        level, frame = level + 1, frame.f_back
-    return level

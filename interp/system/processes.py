@@ -57,7 +57,7 @@ class Ranks:
             raise InterpError(
                 asked=f"process {self.rank + 1} of {self.size} joining what the others found",
                 found=f"another process ended or does not answer ({str(error).splitlines()[0]})",
-                fix=f"What it said last tells why. Slow ones may be given more time: {TIMEOUT}=SECONDS.",
+                fix=f"Read its last message. To give slow processes more time, set {TIMEOUT}=SECONDS.",
             ) from error
         return everybodys
 

@@ -18,7 +18,7 @@ Report = Callable[[int, int], None]
 """Called with the number done and the number in all."""
 
 
-def unheard(done: int, total: int) -> None:
+def no_report(done: int, total: int) -> None:
     """A report that prints nothing."""
 
 
@@ -61,7 +61,7 @@ _SECONDS_BETWEEN_LINES = 10.0
 def reporting(what: str, quiet: bool = False) -> Iterator[Report]:
     """A reporter of progress on `what` for the length of the block; with `quiet` it prints nothing."""
     if quiet:
-        yield unheard
+        yield no_report
     elif sys.stderr.isatty() or _in_notebook():
         with _bar(_in_stage(what)) as report:
             yield report

@@ -67,10 +67,10 @@ def handling_signals() -> Iterator[None]:
     """
     caught = [s for s in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(s) is not signal.SIG_IGN]
     before = {s: signal.signal(s, _on_signal) for s in caught}
-    ear, bell = socket.socketpair()
-    bell.setblocking(False)
-    bell_before = signal.set_wakeup_fd(bell.fileno(), warn_on_full_buffer=False)
-    watcher = threading.Thread(target=_watch, args=(ear, caught), daemon=True)
+    receiver, sender = socket.socketpair()
+    sender.setblocking(False)
+    fd_before = signal.set_wakeup_fd(sender.fileno(), warn_on_full_buffer=False)
+    watcher = threading.Thread(target=_watch, args=(receiver, caught), daemon=True)
     watcher.start()
     report = sys.unraisablehook  # silences a stop inside a library's `__del__`; `_watch` ends the process
     sys.unraisablehook = lambda fault: report(fault) if _here.ending is None else None
@@ -82,12 +82,12 @@ def handling_signals() -> Iterator[None]:
         _leave(128 + _here.ending)  # also if a library raises an error of its own because of the stop
     finally:
         sys.unraisablehook = report
-        signal.set_wakeup_fd(bell_before)
+        signal.set_wakeup_fd(fd_before)
         for number, handler in before.items():
             signal.signal(number, handler)
-        bell.close()
+        sender.close()
         watcher.join()
-        ear.close()
+        receiver.close()
 
 
 def _on_signal(signum: int, frame: FrameType | None) -> None:
@@ -102,19 +102,19 @@ def _end(signum: int) -> None:
     raise Stopped(signum)
 
 
-def _watch(ear: socket.socket, caught: Sequence[int]) -> None:
+def _watch(receiver: socket.socket, caught: Sequence[int]) -> None:
     """Run in a thread, which the signal wakes even while the main thread is inside a library."""
-    while rung := ear.recv(1):
-        if rung[0] in caught:
+    while received := receiver.recv(1):
+        if received[0] in caught:
             time.sleep(SECONDS_TO_END)
-            _leave(128 + rung[0])
+            _leave(128 + received[0])
 
 
 def _leave(exit_code: int) -> None:
     """Print what was saved and end, without waiting for threads of libraries."""
     from interp.system.processes import name_of_process
 
-    _leaving.acquire()  # for good: one of the two threads says it
+    _leaving.acquire()  # never released: only one of the two threads prints
     end = (
         f"{_here.kept}; the same command goes on from there"
         if _here.kept

@@ -16,7 +16,7 @@ from interp.findings import Null
 from interp.loading.sources import kept_steps
 from interp.model import Model
 from interp.need import Need
-from interp.system.progress import unheard
+from interp.system.progress import no_report
 from interp.tunnel import Task
 
 from .over_seeds import NetworkStudy, value_and_null
@@ -100,7 +100,7 @@ class UpdateCourses(NetworkStudy):
 
         own = {name: getattr(self, name) for name in ("n_prompts", "n_permutations", "seed")}
         study = make_study("gradient_laws", {"model": where, "n_bootstrap": 20, **own})
-        return value_and_null(study.measure(Path(), unheard)["moved_model"])  # keeps no unfinished work
+        return value_and_null(study.measure(Path(), no_report)["moved_model"])  # keeps no unfinished work
 
 
 def late_share(

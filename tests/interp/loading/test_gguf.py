@@ -8,12 +8,14 @@ import gguf
 import numpy as np
 import pytest
 import torch
+import tqdm
 from interp.reports.page.about import python
 from typer.testing import CliRunner
 
 import interp
 from interp.cli.app import app
 from interp.errors import ModelError, UsageError
+from interp.loading import hub_files
 from interp.loading.gguf_file import read_header
 from interp.records.record import open_run
 from interp.running.spec import RunSpec
@@ -51,6 +53,18 @@ def test_a_plain_file_is_the_model_that_was_written_by_path_or_within_its_folder
         interp.load(file.parent / "other.gguf")
     with pytest.raises(UsageError, match="used as it is"):
         interp.load(original(), gguf=file.name)
+
+
+def test_loading_prints_nothing_and_leaves_progress_bars_as_they_were(file, capfd):
+    usual = vars(tqdm.std.tqdm)["__init__"]
+    interp.load(file)
+    assert capfd.readouterr().err == "" and vars(tqdm.std.tqdm)["__init__"] is usual
+
+
+def test_the_header_is_read_once_in_a_load(file, monkeypatch):
+    read = []
+    monkeypatch.setattr(hub_files, "read_header", lambda path: read.append(path) or read_header(path))
+    assert interp.load(file).info.stored_as is None and read == [file]
 
 
 def test_rounded_weights_are_refused_unless_allowed_and_then_told(rounded_file):

@@ -21,6 +21,7 @@ import interp
 from interp.cli.app import app
 from interp.errors import InterpError, ModelError, UsageError
 from interp.hooks.layer_gradients import in_float64
+from interp.loading.adapter import locate_adapter
 from interp.loading.load import load
 from interp.loading.placement import DTYPES, choose_placement, hazards
 from interp.need import Need
@@ -105,6 +106,8 @@ def test_missing_folder_and_file_and_folder_without_configuration_are_told_apart
     assert "there is no config.json in it (weights.bin)" in refusal(tmp_path)
     (tmp_path / "small.gguf").write_text("x")
     assert refusal(tmp_path).endswith(f"or name a GGUF file, such as {tmp_path / 'small.gguf'}.")
+    with pytest.raises(ModelError, match=r"Give the folder with adapter_config\.json in it\.$"):
+        locate_adapter(str(tmp_path))
 
 
 NO_CAUSAL = ".*, which does not predict every token from those before it"
@@ -128,7 +131,7 @@ NO_CAUSAL = ".*, which does not predict every token from those before it"
         ({"model_type": ["llama"]}, "config"),
         ({"hidden_size": -1}, "config"),
         ({"hidden_act": 7}, "config"),
-        ({"rope_parameters": {"rope_type": "unheard of"}}, "config"),
+        ({"rope_parameters": {"rope_type": "no_report of"}}, "config"),
         ({"pad_token_id": 1000}, "config"),
         ({"model_type": "unheard_of"}, "its model_type is 'unheard_of'"),
     ],
@@ -238,7 +241,7 @@ def test_missing_tokenizer_can_be_handed_over(folder, word_tokenizer, tiny_folde
     assert load(folder, tokenizer=str(tiny_folders["phi"]), check=False).tokenizer("w7")["input_ids"] == [7]
 
 
-@pytest.mark.parametrize("text", ["{", "{}", '{"version": "1.0", "model": {"type": "unheard of"}}'])
+@pytest.mark.parametrize("text", ["{", "{}", '{"version": "1.0", "model": {"type": "no_report of"}}'])
 def test_broken_tokenizer_is_refused(folder, text):
     (folder / "tokenizer.json").write_text(text)
     assert f"the tokenizer of {folder}: it cannot be read" in refusal(folder)

@@ -8,12 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import interp
+from interp.errors import PromptError
 from interp.need import Need
-from interp.reading.batches import RowIndex, batches_of, cut
+from interp.reading.batches import RowIndex, batches_of, cut, row_index
 from interp.reading.forward import capture, packs_for
 from interp.reading.packs import packed
 from interp.running.passes import TokenisedSet
-from tests.tiny_models import alike_prompts, fresh_model, shapes_of_passes, tiny_model
+from tests.tiny_models import alike_prompts, fresh_model, prompts_of, shapes_of_passes, tiny_model
 
 RNG = np.random.default_rng(0)
 LENGTHS = {
@@ -128,3 +129,8 @@ def test_what_depends_on_other_prompts_passes_whole_and_a_plan_counts_it(site, n
     if not note:
         capture(model, twice, ids, [Need(site)])
         assert passes[-1][0] == n
+
+
+def test_a_position_outside_a_prompt_is_named():
+    with pytest.raises(PromptError, match=r"^position 7 of prompt 2: the prompt has 5 tokens"):
+        row_index(prompts_of(np.arange(9), np.arange(5)), np.array([9, 5]), (7,))

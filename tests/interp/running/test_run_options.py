@@ -109,7 +109,7 @@ def test_progress_says_which_untrained_copy_is_read_and_of_what(monkeypatch):
     @contextmanager
     def reporting(what, quiet):
         said.append(progress._in_stage(what))
-        yield progress.unheard
+        yield progress.no_report
 
     monkeypatch.setattr("interp.running.run.reporting", reporting)
     run(TUNNEL, null="untrained", n_untrained=2, **ASKED)
