@@ -23,6 +23,7 @@ import html5lib
 import numpy as np
 import pandas
 import pytest
+from axe_playwright_python.sync_playwright import Axe
 from interp.reports.page.about import bibtex
 from interp.reports.page.render import PLOTLY, static
 from pydantic import BaseModel, ValidationError
@@ -239,12 +240,16 @@ def test_the_figures_of_a_page_hold_no_markup_that_was_not_ours(pages, kind, n_f
 
 
 @pytest.mark.browser
-@pytest.mark.parametrize("kind", quick(["record"], PAGES))
-def test_a_page_runs_nothing_in_a_browser(look, pages, kind):
-    seen = look(pages[kind][0]).draw()
+@pytest.mark.parametrize("width, scheme", quick([(390, "dark")], [(390, "dark"), (1400, "light")]))
+@pytest.mark.parametrize("kind", quick(["record", "index", "ledger"], PAGES))
+def test_a_page_fits_a_phone_runs_and_fetches_nothing_and_axe_finds_no_violation(look, pages, kind, width, scheme):
+    seen = look(pages[kind][0], width, scheme).draw()
     seen.open_all()
+    assert seen.too_wide() == [] and (seen.overflow() <= 0 or width > 390)
+    found = Axe().run(seen.page).response["violations"]
+    assert [(rule["id"], rule["nodes"][0]["html"]) for rule in found] == []
     assert seen.page.evaluate("window.hurt") is None
-    assert not [url for url in seen.requests if not url.startswith(("file:", "data:", "blob:"))]
+    assert not [url for url in seen.requests if not url.startswith((pages[kind][0].as_uri(), "data:", "blob:"))]
 
 
 def _views(record: RunRecord, mark: str) -> dict[str, str]:

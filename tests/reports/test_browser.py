@@ -1,7 +1,6 @@
 """The page in a real browser: it draws, sorts, saves, prints, fetches nothing and runs nothing of the data's."""
 
 import shutil
-from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -103,19 +102,6 @@ def test_hovering_over_a_point_of_real_findings_says_where_it_is_from(look, ever
         across = points.evaluate_all("p => p.map(x => x.getBoundingClientRect().x)")
         middle = int(np.argsort(across)[len(across) // 2])  # away from where a line ends
         assert "sequence " in hovered(seen, figure, points.nth(middle))
-
-
-@pytest.mark.slow
-def test_long_names_do_not_widen_a_narrow_page(look, tmp_path):
-    long = "x" * 300
-    record = made_record(replace(made_findings(texts=(long,)), notes=(long,)))
-    record = replace(
-        record, model={**record.model, "name": long, "source": long}, spec={**record.spec, "command": long},
-        prompts={**record.prompts, "name": long}, environment={"packages": {long: long}},
-    )  # fmt: skip
-    seen = look(render(record.write(tmp_path / "run")), 400).draw()
-    seen.open_all()
-    assert seen.overflow() <= 0
 
 
 LABELS = "cells => cells.map(x => getComputedStyle(x, '::before').content.replaceAll(/[\" ]/g, ''))"
@@ -251,20 +237,8 @@ def test_question_sentences_and_figure_are_on_the_first_screen(look, report):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("width", "scheme"), [(1400, "light"), (390, "dark")])
-def test_a_run_and_a_comparison_draw_and_fit_and_axe_finds_no_violation(look, report, compared, width, scheme):
-    for address in (report, compared):
-        seen = look(address, width, scheme).draw()
-        assert seen.requests == [address.as_uri()] and seen.overflow() <= 0 and seen.too_wide() == []
-        seen.open_all()
-        found = Axe().run(seen.page).response["violations"]
-        assert [(rule["id"], rule["nodes"][0]["html"]) for rule in found] == [] and seen.overflow() <= 0
-    assert seen.page.locator(".control select").count() >= 2
-
-
-@pytest.mark.slow
 def test_axe_finds_an_image_without_words(look, report):
-    """The test above can fail."""
+    """The test of every kind of page, in `tests/test_markup.py`, can fail."""
     seen = look(report)
     seen.page.locator("svg.strip[aria-label]").first.evaluate("s => s.removeAttribute('aria-label')")
     assert [rule["id"] for rule in Axe().run(seen.page).response["violations"]] == ["svg-img-alt"]
@@ -467,18 +441,6 @@ def test_every_drawing_and_every_control_has_words_for_those_who_hear_the_page(l
         "p => p.map(x => document.getElementById(x.getAttribute('aria-describedby')).textContent.length)"
     )
     assert min(read) > 40
-
-
-@pytest.fixture(scope="module")
-def compared(tmp_path_factory) -> Path:
-    """The page of two runs side by side, the second with other settings."""
-    from interp.reports.comparison.study import Comparison
-
-    from interp.running.study import run_study
-
-    out = tmp_path_factory.mktemp("compared")
-    runs = [small_run(out / name, "orthogonality", "attention_entropy").path for name in ("one", "two")]
-    return run_study(Comparison(tuple(map(str, runs)), ("one", "two" * 20)), out=out, quiet=True).show()
 
 
 @pytest.fixture(scope="module")
