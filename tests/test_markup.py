@@ -6,7 +6,9 @@ Chromium it opens the pages too.
 """
 
 import ast
+import base64
 import csv
+import hashlib
 import io
 import json
 import re
@@ -45,6 +47,7 @@ from tests.hostile_files import RECORDS
 from tests.interp.certificates.test_certificate_study import HERE
 from tests.quick import quick
 from tests.reports.everything import SETTINGS
+from tests.reports.parsed import parse
 
 HURT = (
     '</script><script>window.hurt=1</script><!--<script><img src=x onerror="window.hurt=2"><b>\'&amp;</title></style>'
@@ -212,6 +215,25 @@ def test_a_page_holds_nothing_that_was_not_ours_and_links_to_files_beside_it_or_
     for link in (link for page in (hurt, plain) for link in elements(page, "a")):
         parts = urlsplit(link.get("href"))
         assert (parts.scheme, parts.netloc) in {("", ""), ("https", "interp-authors.github.io")}, link.attrib
+
+
+def sha(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+@pytest.mark.parametrize("kind", PAGES)
+def test_the_policy_of_a_page_admits_its_own_scripts_and_styles_and_nothing_has_a_source(pages, kind):
+    page = parse(pages[kind][1].read_text(encoding="utf-8"))
+    (meta,) = (e for e in page.all("meta") if e.attributes.get("http-equiv") == "Content-Security-Policy")
+    directives = dict(part.split(" ", 1) for part in meta.attributes["content"].split("; "))
+    run = {sha(e.text) for e in page.all("script") if "type" not in e.attributes}
+    assert directives["default-src"] == "'none'" and set(directives["script-src"].split()) == run
+    assert set(directives["style-src-elem"].split()) == {sha(page.all("style")[0].text), sha("")}
+    assert "http" not in meta.attributes["content"]
+    # A policy governs what follows it: before it there must be nothing that it could have stopped.
+    assert [e.tag for e in page.elements[:4]] == ["html", "head", "meta", "meta"] and page.elements[3] is meta
+    assert not [e for e in page.elements if {"src", "action", "data", "style"} & e.attributes.keys()]
+    assert not page.all("link") and not page.all("iframe")
 
 
 def obeyed(text: str) -> list[str]:

@@ -72,11 +72,17 @@ def test_a_rate_beyond_a_bound_is_found():
     assert misses([fine | {"number": name} | row for name, row in others.items()]) == ["p.a, w", "p.b, w", "p.e, w"]
 
 
+def limits(rows: list[Row]) -> set[str]:
+    """The numbers whose verdict is poor, or whose intervals are too narrow."""
+    return {r["number"] for r in rows if r["word"] in ("liberal", "without power") or "too narrow" in r["why"]}
+
+
 @pytest.mark.stress
 @pytest.mark.usefixtures("without_type_checks")
+@pytest.mark.filterwarnings("ignore:overflow encountered in exp")  # an R² of a known model far below 0
 @pytest.mark.parametrize("name", [path.name for path in SHIPPED])
 def test_a_certificate_with_another_seed_finds_no_other_limit(name: str):
-    record = interp.certify(name, scale="smoke", seed=1, out=None)
-    rows = record.findings["certificate"].to_frame("headlines")
-    found = rows[rows["word"].isin(["liberal", "without power"]) | rows["why"].str.contains("too narrow")]
-    assert {f"{name}.{number}" for number in found["number"]} <= {limit.partition(",")[0] for limit in KNOWN}
+    fresh = interp.certify(name, scale="smoke", seed=1, out=None).findings["certificate"].to_frame("headlines")
+    known = limits([row for row in committed("headlines") if row["probe"] == name])
+    known |= {limit.partition(",")[0].partition(".")[2] for limit in KNOWN if limit.startswith(f"{name}.")}
+    assert limits(fresh.to_dict("records")) <= known
