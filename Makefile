@@ -12,7 +12,7 @@ TORCH ?= 2.13.0
 REAL_MODEL ?= $(or $(SMOLLM2),$(abspath $(wildcard ../shared/models/stories260K)))
 export REAL_MODEL
 
-.PHONY: demo docs test test-all test-lowest test-newest test-package stress bench tunnels picture released clean
+.PHONY: demo docs test test-all test-lowest test-newest test-package stress mutants bench tunnels picture released clean
 
 demo: $(READY)
 	@$(BIN)/interp run
@@ -61,6 +61,18 @@ test-package:
 # Injected faults and many simulations: minutes of waiting for processes that are killed on purpose, so beside the others.
 stress: $(READY)
 	$(PYTEST) -m stress tests
+
+# Small changes to the code, one at a time in a copy of the last commit: which do the tests not notice?
+mutants: TREE := build/mutants
+mutants: IN_TREE = cd $(TREE) && PYTHONPATH=$(abspath $(TREE)) OMP_NUM_THREADS=1 PATH=$(abspath $(BIN)):$$PATH
+mutants: $(READY)
+	rm -rf $(TREE) && git clone --quiet . $(TREE)
+	$(PYTHON) -m venv $(TREE)/.venv && $(TREE)/.venv/bin/pip install --quiet --disable-pip-version-check cosmic-ray==8.7.0
+	sed -i 's#CODE"#$(CODE)"#; s#TESTS"#$(TESTS)"#' $(TREE)/tests/mutants.toml
+	$(IN_TREE) .venv/bin/cosmic-ray init tests/mutants.toml mutants.sqlite
+	$(IN_TREE) .venv/bin/cosmic-ray baseline tests/mutants.toml   # unchanged, the tests pass
+	$(IN_TREE) .venv/bin/cosmic-ray exec tests/mutants.toml mutants.sqlite
+	$(IN_TREE) .venv/bin/cr-report --surviving-only --show-diff mutants.sqlite
 
 # In an environment of its own, with the libraries that are compared; nnterp needs an older nnsight, beside the other.
 bench: .venv-bench/.ready

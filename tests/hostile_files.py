@@ -1,20 +1,19 @@
 """Every file that `interp` reads and did not necessarily write, whole in a folder, and ways to spoil it.
 
-A reader gives what it read, or an error of ours in words; `check` says whether it kept to that, `n_refused` of many
-spoilt files.
+A reader gives what it read, or an error of ours in words; `check` says whether it kept to that.
 """
 
 import json
 import shutil
-import signal
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from pathlib import Path
-from random import Random
 from typing import Any
 
 import numpy as np
+from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn, composite
 from interp.reports.index import html as index_page
 from interp.reports.page.render import html
 from interp.wind_tunnels.evaluation.checkpoint import CURVE_NAME, read_curve
@@ -74,70 +73,37 @@ def check(reader: Reader, folder: Path, content: bytes) -> InterpError | None:
     return None
 
 
-def n_refused(reader: Reader, n: int, folder: Path, seconds: int = 20) -> int:
-    """How many of `n` spoilt copies of a file are refused, the same each time; of JSON every second has spoilt entries.
-
-    Whatever is no error of ours comes through, `TimeoutError` where one takes longer than `seconds` too, and the file
-    that did it is left in the folder.
-    """
-    reader.make(folder)
-    whole, found = (folder / reader.file).read_bytes(), 0
-    signal.signal(signal.SIGALRM, _too_long)
-    try:
-        for i in range(n):
-            spoil = spoilt_json if i % 2 and reader.file.endswith(".json") else spoilt_bytes
-            signal.alarm(seconds)
-            found += check(reader, folder, spoil(Random(f"{reader.file} {i}"), whole)) is not None
-    finally:
-        signal.alarm(0)
-    return found
-
-
-def _too_long(*_: object) -> None:
-    raise TimeoutError("a file took too long")
-
-
 # --- spoiling ---------------------------------------------------------------------------------------------------------
 
 
-def spoilt_bytes(rng: Random, content: bytes) -> bytes:
-    """Some bytes changed, put in, taken out, doubled or cut off."""
-    data = bytearray(content)
-    for _ in range(rng.randint(1, 4)):
-        at = rng.randrange(len(data) + 1)
-        end = min(len(data), at + rng.choice((1, 1, 2, 8, 64)))
-        kind = rng.randrange(5)
-        if kind == 0 and at < len(data):
-            data[at] = rng.randrange(256)
-        elif kind == 1:
-            data[at:at] = bytes(rng.randrange(256) for _ in range(rng.randint(1, 4)))
-        elif kind == 2:
-            del data[at:end]
-        elif kind == 3:
-            data[at:at] = data[at:end]
-        elif rng.randrange(4) == 0:
-            del data[at:]
-    return bytes(data)
+@composite
+def spoilt_bytes(draw: DrawFn, content: bytes) -> bytes:
+    """Some bytes replaced, put in, taken out, doubled or cut off."""
+    for _ in range(draw(st.integers(1, 4))):
+        at = draw(st.integers(0, len(content)))
+        end = draw(st.sampled_from([at, at + 1, at + 1, at + 2, at + 8, at + 64, len(content)]))
+        new = draw(st.just(b"") | st.binary(min_size=1, max_size=4) | st.just(2 * content[at:end]))
+        content = content[:at] + new + content[end:]
+    return content
 
 
-def spoilt_json(rng: Random, content: bytes) -> bytes:
+@composite
+def spoilt_json(draw: DrawFn, content: bytes) -> bytes:
     """The JSON with some entries replaced, left out, doubled under another name, or moved."""
     whole = json.loads(content)
-    for _ in range(rng.randint(1, 4)):
+    for _ in range(draw(st.integers(1, 4))):
         places = [*_places(whole)]
         if not places:
             break
-        holder, key = rng.choice(places)
-        kind = rng.randrange(5)
-        if kind == 0:
+        (holder, key), (other, of) = (places[draw(st.integers(0, len(places) - 1))] for _ in range(2))
+        how = draw(st.sampled_from(["left out", "moved", "doubled", "replaced", "replaced"]))
+        if how == "left out":
             del holder[key]
-        elif kind == 1:
-            other, from_key = rng.choice(places)
-            holder[key] = json.loads(json.dumps(other[from_key]))
-        elif kind == 2 and isinstance(holder, dict):
-            holder[rng.choice(("extra", "", "../x", "a/b", "\0", "\ud800", "a" * 300, f"{key}2"))] = holder[key]
+        elif how == "doubled" and isinstance(holder, dict):
+            name = draw(st.sampled_from(["extra", "", "../x", "a/b", "\0", "\ud800", "a" * 300, f"{key}2"]))
+            holder[name] = holder[key]
         else:
-            holder[key] = deepcopy(rng.choice(STRANGE))
+            holder[key] = deepcopy(other[of] if how == "moved" else draw(st.sampled_from(STRANGE)))
     return json.dumps(whole).encode()
 
 

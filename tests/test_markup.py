@@ -6,7 +6,9 @@ Chromium it opens the pages too.
 """
 
 import ast
+import base64
 import csv
+import hashlib
 import io
 import json
 import re
@@ -23,6 +25,7 @@ import html5lib
 import numpy as np
 import pandas
 import pytest
+from axe_playwright_python.sync_playwright import Axe
 from interp.reports.page.about import bibtex
 from interp.reports.page.render import PLOTLY, static
 from pydantic import BaseModel, ValidationError
@@ -44,6 +47,7 @@ from tests.hostile_files import RECORDS
 from tests.interp.certificates.test_certificate_study import HERE
 from tests.quick import quick
 from tests.reports.everything import SETTINGS
+from tests.reports.parsed import parse
 
 HURT = (
     '</script><script>window.hurt=1</script><!--<script><img src=x onerror="window.hurt=2"><b>\'&amp;</title></style>'
@@ -213,6 +217,25 @@ def test_a_page_holds_nothing_that_was_not_ours_and_links_to_files_beside_it_or_
         assert (parts.scheme, parts.netloc) in {("", ""), ("https", "interp-authors.github.io")}, link.attrib
 
 
+def sha(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+@pytest.mark.parametrize("kind", PAGES)
+def test_the_policy_of_a_page_admits_its_own_scripts_and_styles_and_nothing_has_a_source(pages, kind):
+    page = parse(pages[kind][1].read_text(encoding="utf-8"))
+    (meta,) = (e for e in page.all("meta") if e.attributes.get("http-equiv") == "Content-Security-Policy")
+    directives = dict(part.split(" ", 1) for part in meta.attributes["content"].split("; "))
+    run = {sha(e.text) for e in page.all("script") if "type" not in e.attributes}
+    assert directives["default-src"] == "'none'" and set(directives["script-src"].split()) == run
+    assert set(directives["style-src-elem"].split()) == {sha(page.all("style")[0].text), sha("")}
+    assert "http" not in meta.attributes["content"]
+    # A policy governs what follows it: before it there must be nothing that it could have stopped.
+    assert [e.tag for e in page.elements[:4]] == ["html", "head", "meta", "meta"] and page.elements[3] is meta
+    assert not [e for e in page.elements if {"src", "action", "data", "style"} & e.attributes.keys()]
+    assert not page.all("link") and not page.all("iframe")
+
+
 def obeyed(text: str) -> list[str]:
     """Control characters of a text, also as JSON escapes them; plotly's script is not read."""
     bare = text.replace(static(PLOTLY), "")
@@ -239,12 +262,16 @@ def test_the_figures_of_a_page_hold_no_markup_that_was_not_ours(pages, kind, n_f
 
 
 @pytest.mark.browser
-@pytest.mark.parametrize("kind", quick(["record"], PAGES))
-def test_a_page_runs_nothing_in_a_browser(look, pages, kind):
-    seen = look(pages[kind][0]).draw()
+@pytest.mark.parametrize("width, scheme", quick([(390, "dark")], [(390, "dark"), (1400, "light")]))
+@pytest.mark.parametrize("kind", quick(["record", "index", "ledger"], PAGES))
+def test_a_page_fits_a_phone_runs_and_fetches_nothing_and_axe_finds_no_violation(look, pages, kind, width, scheme):
+    seen = look(pages[kind][0], width, scheme).draw()
     seen.open_all()
+    assert seen.too_wide() == [] and (seen.overflow() <= 0 or width > 390)
+    found = Axe().run(seen.page).response["violations"]
+    assert [(rule["id"], rule["nodes"][0]["html"]) for rule in found] == []
     assert seen.page.evaluate("window.hurt") is None
-    assert not [url for url in seen.requests if not url.startswith(("file:", "data:", "blob:"))]
+    assert not [url for url in seen.requests if not url.startswith((pages[kind][0].as_uri(), "data:", "blob:"))]
 
 
 def _views(record: RunRecord, mark: str) -> dict[str, str]:

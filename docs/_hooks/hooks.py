@@ -52,6 +52,7 @@ MARKS: dict[str, Callable[[str], str]] = {
     "rates": measured.rates,
     "tunnels": lambda _: measured.tunnels(),
     "by position": lambda _: measured.by_position(),
+    "costs": lambda _: measured.costs(),
     "primitives": lambda _: measured.primitives(),
     "checked": measured.checked,
     "outcomes": lambda _: measured.outcomes(),

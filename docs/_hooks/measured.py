@@ -87,6 +87,37 @@ def _best(arch: str, runs: list[dict[str, str]]) -> str:
     return ", ".join(f"{float(run['kl_bits']):.4f}" for run in sorted(same, key=lambda run: run["seed"]))
 
 
+WORKS = {
+    "128 tokens": "32 x 128 tokens", "512 tokens": "8 x 512", "2,048 tokens": "2 x 2,048",
+    "Llama-3.2-1B, 128 tokens": "Llama-3.2-1B, 16 x 128",
+}  # fmt: skip
+METHODS = {
+    "interp, last position": "`interp`, all observational probes, last position",
+    "interp, entropy everywhere": "the same, attention entropy at every position",
+    "interp, `--probe all`": "`interp run --probe all`, nulls at every position too",
+    "interp, the same two alone": "`interp`, what the other libraries read and no more",
+    "eager attention, plain hooks": "plain hooks, eager attention",
+    "output_attentions=True": "`output_attentions=True`",
+    "TransformerLens, names filtered": "TransformerLens, names filtered",
+    "TransformerLens, names filtered, logits of the last position": "the same, last logits only",
+    "TransformerLens, whole cache": "TransformerLens, whole cache",
+    "nnsight, reduced in its trace": "nnsight, reduced in its trace",
+    "nnterp, reduced in its trace": "nnterp, reduced in its trace",
+}
+
+
+def costs() -> str:
+    """Time over the floor and MiB above it of each way of reading, as `make bench` measured them."""
+    lines = _read(ROOT / "benchmarks" / "results.json")["lines"]
+    measured = {(line["what"], line["work"], line["quantity"]): line["value"] for line in lines}
+
+    def cell(*of: str) -> str:
+        return f"{measured[*of, 'time']:.2f}, {measured[*of, 'memory']:,.0f}" if (*of, "time") in measured else ""
+
+    rows = ([name, *(cell(method, work) for work in WORKS)] for method, name in METHODS.items())
+    return table(("Time ratio, MiB above the baseline", *WORKS.values()), rows)
+
+
 def rates(kind: str) -> str:
     """False positives, coverage and power over simulations: `assumed`, `broken`, or the `limits` of both."""
     return RATES[kind]()

@@ -150,7 +150,7 @@ def certify(
         scale: `smoke` makes about 90 simulations (seconds), `default` 90 of each kind (minutes), `full` 230 of each
             kind.
         seed: Seed of the simulations.
-        out: Folder for the record; nothing is written if None.
+        out: Folder for the record. If None, only unfinished work is kept, in `runs/.partial`.
         quiet: Whether to print no progress.
 
     Returns:

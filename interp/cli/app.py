@@ -299,7 +299,7 @@ def list_(
 def check(
     asked: RunOptions,
     oracle: Annotated[
-        Literal["transformer-lens", "nnsight", "interp-engine"] | None,
+        Literal["transformer-lens", "nnsight"] | None,
         typer.Option(help="Compare with this library on the same weights."),
     ] = None,
 ) -> None:

@@ -13,7 +13,7 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 
 from interp.errors import RecordError, UsageError
-from interp.lens.kinds import KINDS, FittedLens
+from interp.lens.kinds import KINDS, FittedLens, Kind
 from interp.loading.aliases import MEMORY
 from interp.model import Carrying, Model
 from interp.system.foreign_files import readable
@@ -21,6 +21,9 @@ from interp.system.plain_numbers import path as plain_path
 from interp.system.whole_files import telling, writing
 
 FORMAT = 1
+ARCHIVES = (".pt", ".pth")
+"""The endings of torch archives."""
+
 _OF_HEADER = ("kind", "model", "n_layers", "d_model", "n_prompts", "about")
 _FIX = "Give a file that `interp lens fit` wrote, or a published torch archive (.pt) with `J` and `d_model`."
 
@@ -30,14 +33,14 @@ def save_lens(lens: FittedLens, path: str | Path) -> Path:
 
     Args:
         lens: The lens.
-        path: The file. A name that ends in `.pt` gives the torch archive in which lenses are published (Jacobian lens
-            only, half precision), any other safetensors.
+        path: The file. A name that ends in `.pt` or `.pth` gives the torch archive in which lenses are published
+            (Jacobian lens only, half precision), any other safetensors.
 
     Returns:
         The path.
 
     Raises:
-        UsageError: A `.pt` archive cannot hold this kind of lens.
+        UsageError: A torch archive cannot hold this kind of lens.
         RecordError: The file cannot be written.
 
     Examples:
@@ -47,8 +50,9 @@ def save_lens(lens: FittedLens, path: str | Path) -> Path:
         'tuned.safetensors'
     """
     path = Path(path)
+    refuse_layout(lens.kind, path)
     with telling(f"writing the lens {path}"), writing(path) as draft:
-        if path.suffix == ".pt":
+        if path.suffix in ARCHIVES:
             torch.save(_archive(lens), draft)
         else:
             header = {name: getattr(lens, name) for name in _OF_HEADER} | {"format": FORMAT}
@@ -57,6 +61,16 @@ def save_lens(lens: FittedLens, path: str | Path) -> Path:
             tensors |= {f"offset.{depth}": x.contiguous() for depth, x in lens.offsets.items()}
             save_file(tensors, draft, {"interp_lens": json.dumps(header)})
     return path
+
+
+def refuse_layout(kind: Kind, path: Path) -> None:
+    """Raise `UsageError` if a file of this name cannot hold this kind of lens."""
+    if path.suffix in ARCHIVES and kind != "jacobian":
+        raise UsageError(
+            asked=f"the {kind} lens as a torch archive",
+            found="the published layout holds Jacobian lenses alone",
+            fix="Give a name that ends in .safetensors.",
+        )
 
 
 def open_lens(path: str | Path, model: Model | None = None) -> FittedLens:
@@ -81,7 +95,7 @@ def open_lens(path: str | Path, model: Model | None = None) -> FittedLens:
     path = Path(path)
     with readable(f"the lens {path}", _FIX):
         path.open("rb").close()  # safetensors has a misleading message for a folder
-        return _of_archive(path, model) if path.suffix in (".pt", ".pth") else _of_tensors(path)
+        return _of_archive(path, model) if path.suffix in ARCHIVES else _of_tensors(path)
 
 
 Asked = Carrying | str | Path | None
@@ -145,12 +159,6 @@ def _of_tensors(path: Path) -> FittedLens:
 
 
 def _archive(lens: FittedLens) -> dict[str, Any]:
-    if lens.kind != "jacobian":
-        raise UsageError(
-            asked=f"the {lens.kind} lens as a torch archive",
-            found="the published layout holds Jacobian lenses alone",
-            fix="Give a name that ends in .safetensors.",
-        )
     layers = [depth - 1 for depth in lens.depths if depth]
     return {
         "J": {layer: lens.matrices[layer + 1].half() for layer in layers},

@@ -12,6 +12,7 @@ from interp.editing.editor import edits_applied
 from interp.editing.screen import token_bytes
 from interp.errors import PromptError, UnknownName, UsageError
 from interp.hooks.layer_gradients import refuse_without_gradients, with_gradients
+from interp.lens.files import refuse_layout
 from interp.lens.held import HeldOut
 from interp.lens.jacobian import N_GROUPS, Valid, fit_jacobian, steps_of
 from interp.lens.kinds import KINDS, FittedLens, Kind
@@ -130,7 +131,7 @@ def fit_lens(
         The lens.
 
     Raises:
-        UsageError: The kind is unknown, or a number is negative.
+        UsageError: The kind is unknown, a number is negative, or the file `out` cannot hold this kind of lens.
         ModelError: The model has no gradients.
         PromptError: There are too few prompts.
         RecordError: `out` cannot be written.
@@ -149,6 +150,7 @@ def fit_lens(
         if not value >= 0:
             raise UsageError(asked=f"fit_lens({name}={value})", found="it is not possible", fix="Give 0 or more.")
     if out is not None:
+        refuse_layout(kind, Path(out))
         refuse_unwritable(Path(out), is_file=True)
     if kind == "logit":
         return FittedLens.logit(model)

@@ -1,7 +1,7 @@
 """Compare captured activations with those that other libraries read from the same weights.
 
-TransformerLens and nnsight wrap a copy of the module, as wrapping changes attention in place; interp-engine loads the
-saved weights. Nothing is reduced or centred. nnsight sees whole modules: queries, keys and patterns are not among them.
+Both wrap a copy of the module, as wrapping changes attention in place. Nothing is reduced or centred. nnsight sees
+whole modules: queries, keys, values and patterns are not among them.
 """
 
 import copy
@@ -9,7 +9,6 @@ import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from functools import reduce
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -32,10 +31,10 @@ def check_against(witness: str, model: Model) -> tuple[Check, ...]:
     """
     with torch.inference_mode():
         seen = Observations(model)
-        with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings(), optional_part("oracle", witness):
+        with warnings.catch_warnings(), optional_part("oracle", witness):
             warnings.simplefilter("ignore")
             try:
-                theirs = WITNESSES[witness](model, seen.ids, Path(folder))
+                theirs = WITNESSES[witness](model, seen.ids)
             except ModuleNotFoundError:
                 raise
             except Exception as error:  # of the other library
@@ -47,16 +46,17 @@ def check_against(witness: str, model: Model) -> tuple[Check, ...]:
         return tuple(_compared(seen, theirs, witness))
 
 
-def _transformer_lens(model: Model, ids: torch.Tensor, folder: Path) -> _Sites:
+def _transformer_lens(model: Model, ids: torch.Tensor) -> _Sites:
     from transformer_lens.model_bridge import TransformerBridge
 
     config = copy.deepcopy(model.module.config)
     config.architectures = [type(model.module).__name__]
-    config.save_pretrained(folder)
-    any_tokenizer().save_pretrained(folder)
-    bridge = TransformerBridge.boot_transformers(
-        str(folder), hf_model=copy.deepcopy(model.module), device=str(ids.device)
-    )
+    with tempfile.TemporaryDirectory() as folder:
+        config.save_pretrained(folder)
+        any_tokenizer().save_pretrained(folder)
+        bridge = TransformerBridge.boot_transformers(
+            folder, hf_model=copy.deepcopy(model.module), device=str(ids.device)
+        )
     hooks = {"q": "rot_q", "k": "rot_k", "q_pre": "q", "k_pre": "k", "v": "v", "z": "z", "pattern": "pattern"}
     cache = dict(bridge.run_with_cache(ids)[1].items())
     keys = {
@@ -65,7 +65,7 @@ def _transformer_lens(model: Model, ids: torch.Tensor, folder: Path) -> _Sites:
     return {place: cache[key] for place, key in keys.items() if key in cache}
 
 
-def _nnsight(model: Model, ids: torch.Tensor, folder: Path) -> _Sites:
+def _nnsight(model: Model, ids: torch.Tensor) -> _Sites:
     from nnsight import NNsight
 
     found: _Sites = {}
@@ -96,20 +96,8 @@ def _paths(model: Model) -> Iterator[tuple[str, int, str, bool]]:
             yield "mlp_out", layer, f"{block}.{family.mlp_sum or family.mlp}", False
 
 
-def _interp_engine(model: Model, ids: torch.Tensor, folder: Path) -> _Sites:
-    from interp_engine import Address, capture, load_model
-
-    model.module.save_pretrained(folder)
-    any_tokenizer().save_pretrained(folder)
-    engine = load_model(str(folder), backend="eager", device=str(ids.device), dtype=model.info.dtype)
-    names = {"resid": "resid_pre", "v": "value", "z": "z", "attn_out": "attn_out", "mlp_out": "mlp_out"}
-    points = {(site, i): Address(name, i) for site, name in names.items() for i in range(model.info.n_layers)}
-    found = capture(engine, ids, list(points.values()))
-    return {place: found[point] for place, point in points.items()}
-
-
-WITNESSES: Mapping[str, Callable[[Model, torch.Tensor, Path], _Sites]] = {
-    "transformer-lens": _transformer_lens, "nnsight": _nnsight, "interp-engine": _interp_engine,
+WITNESSES: Mapping[str, Callable[[Model, torch.Tensor], _Sites]] = {
+    "transformer-lens": _transformer_lens, "nnsight": _nnsight,
 }  # fmt: skip
 
 

@@ -12,7 +12,6 @@ from interp.cli.app import app
 from interp.errors import RecordError, UsageError
 from interp.records.answers import answers
 from interp.records.index import DEEPEST, list_records
-from tests.quick import quick
 from tests.reports.pictures import made_record
 
 NAME = "<img src=x onerror=window.hurt=1>"
@@ -74,19 +73,6 @@ def test_a_comparison_and_its_runs_link_to_each_other(tmp_path):
     assert all(listed[run.name].compared_in == (compared.path.name,) for run in runs)
     page = interp.index_runs(out).read_text()
     assert f'href="#./{compared.path.name}"' in page
-
-
-@pytest.mark.browser
-@pytest.mark.parametrize(("width", "scheme"), quick([(400, "dark")], [(400, "dark"), (1400, "light")]))
-def test_the_index_fits_leads_to_a_page_and_has_no_violation(look, runs, width, scheme):
-    from axe_playwright_python.sync_playwright import Axe
-
-    seen = look(interp.index_runs(runs), width, scheme)
-    assert seen.overflow() <= 0 and seen.page.evaluate("window.hurt") is None
-    found = Axe().run(seen.page).response["violations"]
-    assert [(rule["id"], rule["nodes"][0]["html"]) for rule in found] == []
-    seen.page.locator(".index a[href$='report.html']").click()
-    assert seen.page.url.endswith("first%20%231/report.html")
 
 
 def test_what_cannot_be_listed_is_refused_in_words(tmp_path, runs):

@@ -1,6 +1,6 @@
 """Simulations of every observational probe: one with planted truth, one with nothing to find. Used by test_simulations.
 
-    python -m tests.stress.simulations        # measures all again (ten minutes) and prints the table of the site
+    python -m tests.stress.simulations        # measures all again (ten minutes), for the table of the site
 
 In a null simulation a p-value should be uniform, and a value without p should lie in the 95 % band of its null. In a
 planted simulation a 95 % interval should hold the truth: the planted value where it is known in closed form, else the
@@ -8,7 +8,7 @@ expected value at this number of prompts, which is the mean over all the simulat
 """
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -243,40 +243,41 @@ RECIPES: dict[str, Recipe] = {
 # --- what came out of them -------------------------------------------------------------------------------------------
 
 LEVEL = 0.05
-CALLED_TOGETHER = ("components", "orthogonality", "qk_alignment", "sula")
-"""The null simulations of these and the planted ones of the others are the mixture to count false discoveries in."""
+
+Rates = dict[str, dict[str, float]]
 
 
-@dataclass(frozen=True)
-class Observed:
-    """Of every simulation: whether each interval held the truth, and every p, in the order of the recipe."""
+def rates(name: str, n_simulations: int = N_SIMULATIONS, first: int = 0) -> Rates:
+    """By number: the shares of intervals with the truth and of p ≤ 0.05, or of values outside the band, and the excess.
 
-    covered: np.ndarray
-    null_p: np.ndarray
-    planted_p: np.ndarray
-    in_band: np.ndarray
-    smallest_p: np.ndarray
-
-
-def observe(name: str, n_simulations: int = N_SIMULATIONS, first: int = 0) -> Observed:
-    """Run the planted and the null simulations of a probe."""
-    recipe = RECIPES[name]
-    seeds = range(first, first + n_simulations)
+    Excess of small p is Kolmogorov and Smirnov's one-sided distance from uniform p. Those by rank are at least as large
+    as uniform ones, so steps of 1 / (permutations + 1) do not enter.
+    """
+    recipe, seeds = RECIPES[name], range(first, first + n_simulations)
     planted = [recipe.planted(np.random.default_rng([seed, 1]), seed) for seed in seeds]
     null = [recipe.null(np.random.default_rng([seed, 2]), seed) for seed in seeds]
-    return Observed(
-        np.array([_covered(planted, number, recipe.truth.get(number)) for number in recipe.covered]),
-        np.array([[found[number].p for number in recipe.called] for found in null], dtype=float),
-        np.array([[found[number].p for number in recipe.called] for found in planted], dtype=float),
-        np.array([[_is_in_band(found, number) for number in recipe.placed] for found in null], dtype=bool),
-        np.array([[_smallest(found, place) for place in recipe.over] for found in null], dtype=float),
-    )
+    found: Rates = {number: {} for number in (*recipe.covered, *recipe.called, *recipe.placed)}
+    for number in recipe.covered:
+        found[number]["covered"] = _share(_covered(planted, number, recipe.truth.get(number)))
+    tested = {number: np.array([each[number].p for each in null], dtype=float) for number in recipe.called}
+    tested |= {f"any {place}": np.array([_smallest(each, place) for each in null]) for place in recipe.over}
+    for number, p in tested.items():
+        assert not np.isnan(p).any(), f"{name}.{number} has no p in some simulation"
+        excess = stats.kstest(p, "uniform", alternative="greater").statistic
+        found[number] = found.get(number, {}) | {"called": _share(p <= LEVEL), "excess": round(float(excess), 3)}
+    for number in recipe.placed:
+        found[number]["called"] = _share([not _is_in_band(each, number) for each in null])
+    return found
 
 
-def _covered(simulations: list[Findings], number: str, truth: float | None) -> np.ndarray:
+def _share(which: Sequence[bool] | np.ndarray) -> float:
+    return round(float(np.mean(which)), 3)
+
+
+def _covered(simulations: list[Findings], number: str, truth: float | None) -> list[bool]:
     truth = float(np.mean([found[number].value for found in simulations])) if truth is None else truth
     intervals = [found[number].interval for found in simulations]
-    return np.array([bounds is not None and bounds[0] <= truth <= bounds[1] for bounds in intervals])
+    return [bounds is not None and bounds[0] <= truth <= bounds[1] for bounds in intervals]
 
 
 def _is_in_band(found: Findings, number: str) -> bool:
@@ -294,50 +295,6 @@ def _smallest(found: Findings, place: str) -> float:
     return float(np.nanmin(table[column][kept]))
 
 
-def excess_of_small_p(p: np.ndarray) -> float:
-    """Kolmogorov and Smirnov's one-sided distance: how much more often than uniform p falls at or below some value.
-
-    p-values by rank are at least as large as their uniform ones, so steps of 1 / (permutations + 1) do not enter.
-    """
-    ordered = np.sort(p)
-    return max(0.0, float((np.arange(1, len(p) + 1) / len(p) - ordered).max()))
-
-
-def rates_of(name: str, observed: Observed) -> dict[str, dict[str, float]]:
-    """By number: share of intervals that covered, of p at or below 0.05, of values in the band, and the distance."""
-    recipe = RECIPES[name]
-    found: dict[str, dict[str, float]] = {number: {} for number in (*recipe.covered, *recipe.called, *recipe.placed)}
-    for number, covered in zip(recipe.covered, observed.covered, strict=True):
-        found[number]["covered"] = round(float(covered.mean()), 3)
-    for number, p in zip(recipe.called, observed.null_p.T, strict=True):
-        found[number] |= {"called": round(float((p <= LEVEL).mean()), 3), "excess": round(excess_of_small_p(p), 3)}
-    for number, inside in zip(recipe.placed, observed.in_band.T, strict=True):
-        found[number]["called"] = round(float(1 - inside.mean()), 3)
-    for place, p in zip(recipe.over, observed.smallest_p.T, strict=True):
-        found[f"any {place}"] = {
-            "called": round(float((p <= LEVEL).mean()), 3),
-            "excess": round(excess_of_small_p(p), 3),
-        }
-    return found
-
-
-def together(observed: Mapping[str, Observed]) -> dict[str, float]:
-    """Benjamini and Hochberg over the headlines of all probes: any call where all is null, false calls in a mixture."""
-    null = np.concatenate([observed[name].null_p for name in RECIPES], axis=1)
-    any_called = [(stats.false_discovery_control(p) <= LEVEL).any() for p in null]
-    false = np.concatenate([observed[name].null_p for name in CALLED_TOGETHER], axis=1)
-    true = np.concatenate([observed[name].planted_p for name in RECIPES if name not in CALLED_TOGETHER], axis=1)
-    shares = []
-    for wrong, right in zip(false, true, strict=True):
-        called = stats.false_discovery_control(np.concatenate([wrong, right])) <= LEVEL
-        shares.append(called[: len(wrong)].sum() / max(1, called.sum()))
-    n_false, n_true = false.shape[1], true.shape[1]
-    return {
-        "headlines": float(null.shape[1]), "any_called": round(float(np.mean(any_called)), 3),
-        "false_share": round(float(np.mean(shares)), 3), "null_share": round(n_false / (n_false + n_true), 3),
-    }  # fmt: skip
-
-
 def band(rate: float, n: int = N_SIMULATIONS) -> tuple[float, float]:
     """The shares between which a true rate is seen 999 times in 1,000."""
     low, high = stats.binom.ppf([0.0005, 0.9995], n, rate) / n
@@ -346,12 +303,9 @@ def band(rate: float, n: int = N_SIMULATIONS) -> tuple[float, float]:
 
 def measure_all() -> None:
     """Measure every probe and write the rates beside this file."""
-    observed = {name: observe(name) for name in RECIPES}
-    rates = {name: rates_of(name, found) for name, found in observed.items()}
     kept = json.loads(RATES.read_text())
-    kept |= {"n_worlds": N_SIMULATIONS, "rates": rates, "together": together(observed)}
+    kept |= {"n_worlds": N_SIMULATIONS, "rates": {name: rates(name) for name in RECIPES}}
     RATES.write_text(json.dumps(kept, indent=1) + "\n")
-    print(kept["together"])
 
 
 if __name__ == "__main__":

@@ -201,6 +201,14 @@ def test_the_published_layout_counts_layers_by_their_output_and_another_shape_is
         read.carried(torch.zeros(1, 64), 0)
     with pytest.raises(interp.InterpError, match="of 3 layers and width 64, the model of 3"):
         a_lens(tunnel).on(fresh_model("llama"))
+    again = interp.open_lens(interp.save_lens(lens, tmp_path / "lens.pth"), tunnel)
+    torch.testing.assert_close(again.matrices, read.matrices)
+
+
+def test_a_lens_that_its_file_cannot_hold_is_refused_before_it_is_fitted(tunnel, tmp_path):
+    prompts = interp.sampled_prompts(tunnel.task, 1)  # too few to fit on
+    with pytest.raises(UsageError, match="holds Jacobian lenses alone"):
+        interp.fit_lens(tunnel, prompts, "tuned", out=tmp_path / "lens.pt", quiet=True)
 
 
 def test_transformer_lens_has_the_same_j_and_reads_our_archive(tmp_path):

@@ -1,4 +1,4 @@
-"""What we capture against what TransformerLens, nnsight and interp-engine read from the same weights."""
+"""What we capture against what TransformerLens and nnsight read from the same weights."""
 
 import sys
 
@@ -16,13 +16,10 @@ PACKAGES = {name: name.replace("-", "_") for name in WITNESSES}
 READS = {
     "transformer-lens": {"q_pre", "k_pre", "v", "z", "pattern"},
     "nnsight": {"resid", "z", "attn_out", "mlp_out", "logits"},
-    "interp-engine": {"resid", "v", "z", "attn_out", "mlp_out"},
 }
 CASES = [
     *(("transformer-lens", family) for family in FAMILIES),
     *(("nnsight", family) for family in (*FAMILIES, "gpt2", "gemma2", "granite", "opt", "cohere")),
-    ("interp-engine", "llama"),
-    ("interp-engine", "mistral"),
 ]
 
 

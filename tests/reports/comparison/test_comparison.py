@@ -202,20 +202,6 @@ def test_what_differs_behind_the_runs_is_said(tmp_path):
     assert settings["model.family", "b"] == "phi" and ("model.fingerprint", "b") not in settings
 
 
-def test_where_nothing_differs_correction_leaves_nothing_95_percent_of_the_time():
-    """Twenty numbers that share most of their noise, 2,000 times: the null of the count is 0 for all but 5 %."""
-    rng = np.random.default_rng(0)
-    n, n_times = 20, 2000
-    columns = {"group": ["b"] * n, "probe": ["p"] * n, "name": [f"n{i}" for i in range(n)], "verdict": ["within"] * n}
-    plain = Table({key: np.array(column) for key, column in columns.items()}, dict.fromkeys(columns, "label"))
-    plain = plain.with_column("is_headline", np.ones(n, dtype=bool), "boolean")
-    n_any = 0
-    for shared in rng.normal(size=(n_times, 1)):
-        z = 0.8 * shared + 0.6 * rng.normal(size=n)
-        n_any += bool(sure_of(plain.with_column("p", 2 * stats.norm.sf(np.abs(z)), "probability"), ["b"]))
-    assert 0.001 * n_times < n_any <= stats.binom.ppf(0.99, n_times, 0.05)
-
-
 def with_null(name, value, null):
     return numbered(name, {"share": among(value, null)})
 

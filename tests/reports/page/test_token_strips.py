@@ -95,16 +95,6 @@ def test_a_map_of_every_head_is_there_to_choose_from_and_the_chosen_one_is_large
 
 
 @pytest.mark.browser
-@pytest.mark.parametrize("scheme", quick(["dark"], ["light", "dark"]))
-def test_axe_finds_no_violation_in_a_strip(look, page, scheme):
-    from axe_playwright_python.sync_playwright import Axe
-
-    seen = look(page, 400, scheme)
-    found = Axe().run(seen.page, context="#tokens").response["violations"]
-    assert found == [], [(v["id"], [n["html"] for n in v["nodes"]][:2]) for v in found]
-
-
-@pytest.mark.browser
 def test_a_notebooks_strip_works_by_itself_and_twice_on_a_page(look, tmp_path):
     made = tokens(made_strip())
     (tmp_path / "nb.html").write_text(f"<!doctype html><html lang=en><title>n</title>{made}{made}</html>")
