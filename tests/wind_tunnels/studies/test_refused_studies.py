@@ -13,13 +13,13 @@ from interp.wind_tunnels.studies.fine_tuning import FineTuning
 from interp.wind_tunnels.studies.j_spaces import JSpaces
 from interp.wind_tunnels.studies.late_attention import LateAttention
 from interp.wind_tunnels.studies.other_variants import OtherVariants
-from interp.wind_tunnels.studies.over_seeds import opened
 from interp.wind_tunnels.studies.primitives.study import Primitives
 from interp.wind_tunnels.studies.sticky_chain.study import StickyChainStudy
 from interp.wind_tunnels.studies.training_courses import TrainingCourses
 from interp.wind_tunnels.studies.tunnel_evaluation import TunnelEvaluation
 from interp.wind_tunnels.studies.tunnel_training import TunnelTraining
 from interp.wind_tunnels.studies.update_courses import UpdateCourses
+from interp.wind_tunnels.studies.value_curve import ValueCurve
 from interp.wind_tunnels.tasks.bijection import Bijection
 
 from interp.errors import UsageError
@@ -76,7 +76,7 @@ def test_a_stream_too_narrow_for_the_spaces_that_are_read_is_refused(tmp_path, m
         JSpaces("a-tunnel").measure(tmp_path, nothing)
 
 
-def test_a_language_model_is_no_tunnel(monkeypatch):
+def test_a_language_model_is_no_tunnel(tmp_path, monkeypatch):
     monkeypatch.setattr("interp.load", lambda name: fresh_model("llama"))
     with pytest.raises(UsageError, match="no posterior is known of a language model"):
-        list(opened("a-language-model", nothing))
+        ValueCurve("a-language-model").measure(tmp_path, nothing)
