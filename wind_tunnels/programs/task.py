@@ -16,6 +16,7 @@ from safetensors.numpy import load_file, save
 
 from interp.capture import Mechanism
 from interp.errors import UsageError, named
+from interp.loading.sources import shipped_programs
 from interp.system.foreign_files import read_json
 from interp.tunnel import REQUIRED_UNITS, Sequences
 
@@ -167,11 +168,6 @@ class ProgramMechanism(Mechanism):
 HOME = Path(__file__).parent / "compiled"
 BEGINNING = "compiler_bos"
 _ALWAYS = frozenset({*REQUIRED_UNITS, "answer"})
-
-
-def shipped_programs() -> dict[str, Path]:
-    """The folder of every shipped program, by name."""
-    return {path.parent.name: path.parent for path in sorted(HOME.glob(f"*/{CARD}"))}
 
 
 @cache
