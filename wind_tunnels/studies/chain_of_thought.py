@@ -68,9 +68,9 @@ BY_STEP, SWAPS = ("r2", "exchanged"), ("swapped", "random")
 """R² of the belief, and of one permuted between sequences with the same token; probability of the way after a swap."""
 
 LAYOUTS = {
-    "by_depth": ({"steps": "steps", **BY_DEPTH}, "Every network by the number of steps that are asked for."),
+    "by_depth": ({"steps": "steps", **BY_DEPTH}, "Every network by the number of steps."),
     "by_step": ({"step": "steps", **dict.fromkeys(BY_STEP, "fraction")},
-                "The belief at every step by itself, read from the final stream."),
+                "The belief at every step, read from the final stream."),
     "swaps": ({"depth": "depth", **dict.fromkeys(SWAPS, "fraction")}, "Probability of the way on from the state "
               "swapped in, and after a move as long in a random direction."),
 }  # fmt: skip
@@ -176,8 +176,8 @@ class ChainOfThought(TrainedStudy):
                 interp.ReplaceCoordinates(layer=depth, site="resid", axis=np.eye(own.shape[1]), values=to, at=(at,))
                 for to in (own[donor], own + move)
             ]
-            said = [np.exp2(interp.collect(model, prompts, [OUTCOMES], edits=[edit])[OUTCOMES]) for edit in edits]
-            shares.append([way_probability(each.reshape(len(way), -1, task.V)[:, k:], way) for each in said])
+            predicted = [np.exp2(interp.collect(model, prompts, [OUTCOMES], edits=[edit])[OUTCOMES]) for edit in edits]
+            shares.append([way_probability(each.reshape(len(way), -1, task.V)[:, k:], way) for each in predicted])
         return dict(zip(SWAPS, np.array(shares).T, strict=True))
 
     def scalars(self, rows: Rows, tables: Mapping[str, Table]) -> dict[str, Scalar]:
@@ -230,11 +230,11 @@ class ChainOfThought(TrainedStudy):
 def depth_figures(task: IteratedPermutation, drawn: Sequences, read: Read) -> Columns:
     """The numbers of `BY_DEPTH` at every number of steps."""
     tokens, answers = drawn.tokens, drawn.targets - task.V
-    said = np.stack([read(tokens, k) for k in range(task.depth)], axis=1)  # [sequence, step, symbol]
+    predicted = np.stack([read(tokens, k) for k in range(task.depth)], axis=1)  # [sequence, step, symbol]
     exact = answer_posterior(task.shown_in(tokens), tokens[:, drawn.scored[0]] - task.V, task.depth)
-    right = np.take_along_axis(said, answers[..., None], axis=2)[..., 0]
-    kl, exact_bits = kl_bits(drawn.posterior, said), entropy_bits(drawn.posterior)
-    numbers = entropy_bits(said), np.median(exact_bits, axis=0)  # the network's, and the best single one
+    right = np.take_along_axis(predicted, answers[..., None], axis=2)[..., 0]
+    kl, exact_bits = kl_bits(drawn.posterior, predicted), entropy_bits(drawn.posterior)
+    numbers = entropy_bits(predicted), np.median(exact_bits, axis=0)  # the network's, and the best single one
     error, blind = (np.abs(each - exact_bits).mean(axis=0) for each in numbers)
     symbols, confidence = written(read, task, tokens)
     is_right = greedy = symbols == answers
@@ -276,17 +276,17 @@ def written(
     """Greedily decoded symbols and their probabilities; with a scratchpad each is written before the next is read."""
     tokens, answers, confidence = tokens.copy(), [], []
     for k in range(task.depth):
-        said = read(tokens, k)
-        answers.append(said.argmax(axis=1))
-        confidence.append(said.max(axis=1))
+        predicted = read(tokens, k)
+        answers.append(predicted.argmax(axis=1))
+        confidence.append(predicted.max(axis=1))
         if task.scratchpad and k + 1 < task.depth:
             tokens[:, k + 1 - task.depth] = answers[-1] + task.V
     return np.stack(answers, axis=1), np.stack(confidence, axis=1)
 
 
-def way_probability(said: Float[np.ndarray, "sequence step symbol"], way: Way) -> float:
+def way_probability(predicted: Float[np.ndarray, "sequence step symbol"], way: Way) -> float:
     """Mean probability of a way as far as it is known, over sequences in which its first step is."""
-    each = np.take_along_axis(said, np.maximum(way, 0)[..., None], axis=2)[..., 0]
+    each = np.take_along_axis(predicted, np.maximum(way, 0)[..., None], axis=2)[..., 0]
     return float(np.where(way >= 0, each, 1.0).prod(axis=1).mean(where=way[:, 0] >= 0))
 
 

@@ -12,7 +12,7 @@ from interp.errors import UsageError
 from interp.findings import ALPHA, Findings, Interval, Null, Scalar
 from interp.model import Model
 from interp.registry import load_entry
-from interp.settings import by_name
+from interp.settings import by_name, split_commas
 from interp.statistics.intervals import TMean, t_mean
 from interp.study import Study
 from interp.system.progress import Report, part_of
@@ -237,25 +237,25 @@ def plans_over_seeds(
     kind = load_entry("tunnel", task or study.task)
     given = by_name([*read_settings(study.settings).items(), *(fixed or {}).items()])
     if "seed" in given:
-        found = f"seed={given['seed']} is among the settings, and seeds are named by themselves"
+        found = f"seed={given['seed']} is among the settings, and seeds are a field of the study"
         raise study.refusal(found, f"Write seeds={given['seed']} instead.")
     return [make_plan(kind, {**given, "seed": n}, variant=f"{variant}seed{n}", keep=keep) for n in study.seeds]
 
 
-def tunnels_named(pattern: str) -> list[str]:
+def tunnels_named(patterns: str) -> list[str]:
     """The tunnels in a comma-separated list of names and of folder patterns with `*`."""
-    if "," in pattern:
-        return [name for each in pattern.split(",") for name in tunnels_named(each)]
-    anchor = Path(pattern).anchor
-    given = Path(anchor).glob(str(Path(pattern).relative_to(anchor))) if "*" in pattern else [pattern]
-    found = sorted(map(str, given))
-    if not found:
+    found = []
+    for each in split_commas(patterns):
+        anchor = Path(each).anchor
+        folders = Path(anchor).glob(str(Path(each).relative_to(anchor))) if "*" in each else [each]
+        found.append(sorted(map(str, folders)))
+    if not found or not all(found):
         raise UsageError(
-            asked=f"the tunnels {pattern}",
+            asked=f"the tunnels {patterns}",
             found="no folder matches",
             fix="Train some (`interp tunnel train`), or name one that is shipped: tunnel:bijection-gpt-neox.",
         )
-    return found
+    return [name for names in found for name in names]
 
 
 def read_by(probes: Mapping[str, Mapping[str, Any]], model: Model | str, **of_run: Any) -> Mapping[str, Findings]:

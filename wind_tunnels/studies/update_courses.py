@@ -66,7 +66,7 @@ class UpdateCourses(TunnelStudy):
         origin = open_tunnel(model.name)
         kept = kept_steps(origin.folder)
         if len(kept) < _LEAST_KEPT:
-            found = f"{model.name} is asked for its course, and it kept its weights at {len(kept)} steps"
+            found = f"{model.name} kept its weights at {len(kept)} steps"
             raise self.refusal(found, "Train it again with --keep log.")
         places = [*map(str, kept.values())]
         moved, expected = np.array([self._moved(where) for where in places]).T

@@ -179,8 +179,9 @@ def test_a_pattern_names_the_folders_that_match(tmp_path):
         (tmp_path / name).mkdir()
     assert tunnels_named(f"{tmp_path}/net-*") == [f"{tmp_path}/net-seed1", f"{tmp_path}/net-seed2"]
     assert tunnels_named(TUNNEL) == [TUNNEL]
-    with pytest.raises(UsageError, match="no folder matches"):
-        tunnels_named(f"{tmp_path}/nets-*")
+    for none in (f"{tmp_path}/nets-*", f"{TUNNEL},{tmp_path}/nets-*", ",", ""):
+        with pytest.raises(UsageError, match="no folder matches"):
+            tunnels_named(none)
 
 
 def test_late_updates_are_those_after_the_first_quarter():

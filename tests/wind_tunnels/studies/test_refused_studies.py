@@ -48,7 +48,7 @@ RECALL = "tunnel:recall-gpt-neox"
         (partial(BeliefClusters, n_pool=0), "n_pool is a whole number, 20 or more"),
         (partial(ComponentRoles, tunnels=RECALL), "queries can be given another address only where"),
         (partial(ComponentRoles, n_pool=5), "n_pool is a whole number, 20 or more"),
-        (partial(UpdateCourses, tunnels=RECALL), "it kept its weights at 0 steps"),
+        (partial(UpdateCourses, tunnels=RECALL), "kept its weights at 0 steps"),
         (partial(UpdateCourses, n_prompts=1), "n_prompts is a whole number, 2 or more"),
         (partial(FineTuning, n_further=0), "n_further is a whole number"),
         (partial(FineTuning, shifted=("concentrate=1",)), "Did you mean concentration"),

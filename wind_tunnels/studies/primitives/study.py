@@ -129,8 +129,8 @@ class Primitives(TrainedStudy):
         plot.update_yaxes(type="log")
         plot.update_xaxes(tickvals=list(range(len(tasks))), ticktext=tasks)
         reading = (
-            "A point is one training with a seed of its own; networks of a task have equally many parameters and saw "
-            "the same sequences. At the dashed line nothing of the sequence is used."
+            "A point is one training, a bar its interval over sequences; networks of a task have equally many "
+            "parameters and saw the same sequences. At the dashed line nothing of the sequence is used."
         )
         return (Figure("by_network", "How far each network is from the posterior", reading, plot, "networks"),)
 
