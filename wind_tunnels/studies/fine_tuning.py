@@ -4,7 +4,7 @@ Source: the closing remark of Paper III (arXiv 2512.23752) on instruction tuning
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import ClassVar
 
@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Float, Shaped
 
 import interp
+from interp.errors import named
 from interp.findings import Findings, Scalar
 from interp.model import Model
 from interp.need import Need
@@ -79,6 +80,8 @@ class FineTuning(CheckedStudy):
         further |= {"n_steps": self.n_further, "curriculum": "none"}
         more = {"same": {}, "shifted": read_settings(self.shifted), "memorised": {"n_distinct": self.n_distinct}}
         kind = load_entry("tunnel", self.task)
+        for name in more["shifted"]:  # anything else would train this arm in another way
+            named(f"field of the task {kind.name}", name, {field.name: field for field in fields(kind)})
         for arm in ARMS:
             make_plan(kind, further | more[arm])  # refused before anything is trained
         bases = [each.folder for each in train_tunnels(plans_over_seeds(self), work, part_of(progress, total))]
@@ -94,23 +97,23 @@ class FineTuning(CheckedStudy):
             assert task is not None, "a training leaves a tunnel"
             for arm in ("before", *ARMS):
                 folder = next(others) if arm in ARMS else base
-                model, named = interp.load(str(folder)), {"seed": seed, "data": arm}
+                model, labels = interp.load(str(folder)), {"seed": seed, "data": arm}
                 arrays, numbers = self._read(model, task)
                 models.append((folder.name, model.fingerprint))
-                networks.append(named | numbers)
+                networks.append(labels | numbers)
                 if arm in ARMS:
-                    moved.append(named | distances(arrays, before))
+                    moved.append(labels | distances(arrays, before))
                 else:
                     before = arrays
             progress(n + n_arms + len(networks), total)
-        labels = {"seed": LABEL, "data": LABEL}
+        of_labels = {"seed": LABEL, "data": LABEL}
         tables = {
             "moved": Table.from_rows(
-                moved, labels | dict.fromkeys(MEASURES, "1"),
+                moved, of_labels | dict.fromkeys(MEASURES, "1"),
                 "Distances of each network from the one before, on the same sequences.",
             ),
             "networks": Table.from_rows(
-                networks, labels | {"keys": "1", "bayes_r2": "fraction", "kl_bits": "bits"},
+                networks, of_labels | {"keys": "1", "bayes_r2": "fraction", "kl_bits": "bits"},
                 "Each network on the first task: keys' |cosine|, R² of the exact entropy, KL from the posterior.",
             ),
         }  # fmt: skip

@@ -52,6 +52,7 @@ RECALL = "tunnel:recall-gpt-neox"
         (partial(UpdateCourses, n_prompts=1), "n_prompts is a whole number, 2 or more"),
         (partial(FineTuning, n_further=0), "n_further is a whole number"),
         (partial(FineTuning, shifted=("concentrate=1",)), "Did you mean concentration"),
+        (partial(FineTuning, shifted=("n_steps=3",)), "field of the task coin 'n_steps'"),
         (partial(StickyChainStudy, n_steps=0), r"sticky_chain\W+n_steps"),
         (partial(StickyChainStudy, n_positions=0), r"sticky_chain\W+n_positions"),
         (partial(StickyChainStudy, rate=0.0), r"sticky_chain\W+rate"),
