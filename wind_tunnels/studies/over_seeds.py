@@ -66,8 +66,8 @@ def scalar_over_seeds(
     unit, least, most = kind_of(kind)
     low, high = np.clip([found.low, found.high], least, most)
     interval = Interval(low, high, method) if low < high else "one seed" if n == 1 else no_spread
-    p = None if isinstance(null, str) else found.p
-    return Scalar.of(found.value, unit, interval, null, p=p, n=n, n_unit="seed", meaning=meaning)
+    about = {"n": n, "n_unit": "seed", "underpowered": n == 1, "meaning": meaning}
+    return Scalar.of(found.value, unit, interval, null, p=None if isinstance(null, str) else found.p, **about)
 
 
 def mean_scalar(values: Sequence[float], kind: str | Kind, null: Null | str, meaning: str) -> Scalar:

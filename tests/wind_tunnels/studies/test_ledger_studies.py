@@ -314,3 +314,4 @@ def test_pairs_over_seeds_are_t_tested_and_one_seed_says_so():
     for values, reason in (([1.0], "one seed"), ([1.0, 1.0, 1.0], "all seeds give the same")):
         alone = mean_scalar(values, "bits", nothing_there, "x")
         assert alone.value == 1.0 and alone.interval is None and alone.interval_reason == reason
+        assert alone.standing() == ("unjudged" if len(values) == 1 else "above")
