@@ -208,7 +208,7 @@ class ChainOfThought(TrainedStudy):
                 f"how closely the entropy follows the exact one, the step where it is least, {words[arm]}",
             )  # fmt: skip
         scalars["right_gain"] = difference_scalar(
-            right["scratchpad"], right["none"], "fraction",
+            right["scratchpad"], right["none"], "difference",
             f"probability of the right answer beyond {self.n_layers} steps with a scratchpad less that without",
         )  # fmt: skip
         for arm, name in {"scratchpad": "", "none": "_without"}.items():

@@ -88,7 +88,7 @@ _NUMBERS: Mapping[str, tuple[str, Null | str, str]] = {
         "KL added by removing the first layer's head that attends most from values to the keys before them",
     ),
     "stream_growth": (
-        "ratio", _DESCRIPTION,
+        "positive", _DESCRIPTION,
         "length of the stream that enters a layer over that which enters the layer before, where it is least",
     ),
 }  # fmt: skip

@@ -173,8 +173,9 @@ def moved_scalars(moved: Table, networks: Table) -> dict[str, Scalar]:
             meaning = f"{words}: after {data}, over that after as many further steps on the same task"
             scalars[f"{measure}_{arm}"] = ratio_scalar(by_network(moved, measure, data=arm), same, meaning)
         scalars[f"{measure}_same"] = mean_over_seeds(
-            same, "1", "a distance: it is read beside the other arms", f"{words}: after further steps on the same task"
-        )
+            same, "positive", "a distance: it is read beside the other arms",
+            f"{words}: after further steps on the same task",
+        )  # fmt: skip
     for arm, data in _DATA.items():
         scalars[f"forgotten_{arm}_bits"] = difference_scalar(
             by_network(networks, "kl_bits", data=arm), by_network(networks, "kl_bits", data="same"), "bits",

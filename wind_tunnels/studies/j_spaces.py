@@ -36,11 +36,11 @@ N_RANDOM = 20
 UNTRAINED, RANDOM, ZERO = "untrained copies", "random subspaces of the same dimension", "no effect"
 
 _NUMBERS: Mapping[str, tuple[str, str, str]] = {
-    "times_random": ("ratio", UNTRAINED, "share of the hypotheses' embeddings in 8 J-directions after the first block, "
-                     "over that of a random subspace"),
-    "times_random_embedding": ("ratio", UNTRAINED, "the same of the J-space of the embedding"),
+    "times_random": ("positive", UNTRAINED, "share of the hypotheses' embeddings in 8 J-directions after the first "
+                     "block, over that of a random subspace"),
+    "times_random_embedding": ("positive", UNTRAINED, "the same of the J-space of the embedding"),
     "identity_accuracy": ("share", UNTRAINED, "how often those 8 directions say which hypothesis stands there"),
-    "first_layer_head_ratio": ("ratio", UNTRAINED, "length that the loudest head of the first layer writes into the "
+    "first_layer_head_ratio": ("positive", UNTRAINED, "length that the loudest head of the first layer writes into the "
                                "hypotheses' embeddings, over the loudest of all others"),
     "written_and_needed": ("correlation", ZERO, "Spearman's ρ over heads of that length with what removing the head "
                            "adds"),

@@ -47,10 +47,11 @@ class Kind(NamedTuple):
 
 
 KINDS = {
-    "share": Kind("fraction", 0.0, 1.0), "r2": Kind("fraction", high=1.0), "correlation": Kind("1", -1.0, 1.0),
-    "cosine": Kind("1", 0.0, 1.0), "ratio": Kind("1", 0.0), "error": Kind("bits", 0.0),
+    "share": Kind("fraction", 0.0, 1.0), "difference": Kind("fraction", -1.0, 1.0), "r2": Kind("fraction", high=1.0),
+    "correlation": Kind("1", -1.0, 1.0), "cosine": Kind("1", 0.0, 1.0), "positive": Kind("1", 0.0),
+    "error": Kind("bits", 0.0),
 }  # fmt: skip
-"""Kinds by name; any other name is the unit of a number without bounds."""
+"""Kinds by name, `cosine` without sign and `difference` of shares; other names are units of numbers without bounds."""
 
 
 def kind_of(kind: str | Kind) -> Kind:
@@ -85,9 +86,9 @@ def mean_over_seeds(
     return replace(scalar, underpowered=scalar.interval is None)
 
 
-def difference_scalar(first: Sequence[float], second: Sequence[float], unit: str, meaning: str) -> Scalar:
+def difference_scalar(first: Sequence[float], second: Sequence[float], kind: str, meaning: str) -> Scalar:
     """The mean of `first` minus `second`, paired by seed, with the p of the paired t test."""
-    return mean_over_seeds(list(np.subtract(first, second)), unit, NO_DIFFERENCE, meaning, PAIRED)
+    return mean_over_seeds(list(np.subtract(first, second)), kind, NO_DIFFERENCE, meaning, PAIRED)
 
 
 def ratio_scalar(first: Sequence[float], second: Sequence[float] | float, meaning: str) -> Scalar:

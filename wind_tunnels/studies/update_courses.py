@@ -51,7 +51,7 @@ class UpdateCourses(TunnelStudy):
             "share of the attention that moved to values of positive advantage, mean over checkpoints",
         ),
         "frame_late_less_values": (
-            "fraction", NO_DIFFERENCE,
+            "difference", NO_DIFFERENCE,
             "late share of the updates of W_Q and W_K less that of W_V, mean over layers",
         ),
         **{f"late_share_{name.lower()}": (

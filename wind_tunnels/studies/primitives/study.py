@@ -26,7 +26,6 @@ from ..over_seeds import (
     TrainedStudy,
     Trainings,
     difference_scalar,
-    kind_of,
     mean_over_seeds,
     mean_scalar,
     values_of,
@@ -153,7 +152,7 @@ def card_scalars(rows: Rows) -> dict[str, Scalar]:
                 theirs = values_of(rows, ending, task=task, network=REFERENCE)
                 meaning = f"{words}, {name} less {REFERENCE}, on {task}"
                 beyond[f"{key}_beyond_{_word(REFERENCE)}"] = difference_scalar(
-                    values, theirs, kind_of(kind).unit, meaning
+                    values, theirs, "difference" if kind == "share" else "bits", meaning
                 )
         if values := values_of(mine, BEYOND_WINDOW):
             meaning = f"{mine[0][BEYOND_WINDOW].meaning}: {name} on {task}"
