@@ -193,7 +193,7 @@ def main() -> None:
     parser.add_argument("--table", action="store_true", help="measure nothing")
     asked = parser.parse_args()
     if not asked.table:
-        from interp.wind_tunnels.programs.task import shipped_programs
+        from interp.loading.sources import shipped_programs
 
         for seed in map(int, asked.seeds.split(",")):
             measure(asked.programs.split(",") if asked.programs else list(shipped_programs()), seed)

@@ -29,7 +29,6 @@ import torch
 from interp.probes.components import Components
 from interp.wind_tunnels.evaluation.checkpoint import evaluate_longer, evaluate_model
 from interp.wind_tunnels.networks.networks import Network
-from interp.wind_tunnels.programs.task import shipped_programs
 from interp.wind_tunnels.tasks.bijection import Bijection
 from interp.wind_tunnels.training.loop import Recipe, train
 from interp.wind_tunnels.training.plan import TrainingPlan
@@ -38,6 +37,7 @@ import interp
 from interp.capture import Capture
 from interp.certificates.simulations import Simulation, trials_of
 from interp.findings import Findings
+from interp.loading.sources import shipped_programs
 from interp.need import Need
 from interp.probe import Probe, Readout
 from interp.registry import entries, load_entry

@@ -100,7 +100,7 @@ def _read_gguf(folder: Path) -> object:
 
 
 def _program(folder: Path) -> None:
-    from interp.wind_tunnels.programs.task import shipped_programs
+    from interp.loading.sources import shipped_programs
 
     (folder / "config.json").write_text("{}")
     home = shipped_programs()["frac_prevs"]

@@ -4,10 +4,10 @@ import itertools
 
 import numpy as np
 import pytest
-from interp.wind_tunnels.programs.task import shipped_programs
 
 from benchmarks import mechanisms
 from benchmarks.mechanism_methods.case import Case, class_means, first_above_half, orthonormal
+from interp.loading.sources import shipped_programs
 
 INSTALLED = [name for name in mechanisms.METHODS if name not in ("CAE", "chance")]
 

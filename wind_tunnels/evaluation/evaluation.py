@@ -34,6 +34,8 @@ TO_WINDOW_2 = "kl_to_window_2"
 """Figures of tasks that have readers of the last observations alone."""
 SIGNED = (BEYOND_WINDOW, "nll_gap_bits", "skill")
 """Suffixes of the figures that may be below 0."""
+AT_MOST_1 = ("tvd", "leaked_mass", "outside_mass", "accuracy_where_certain", "skill")
+"""Suffixes of the figures that cannot be above 1."""
 
 FIGURE_UNITS: Mapping[str, str] = {
     "kl_bits": "bits",

@@ -24,7 +24,9 @@ def list_command(
     names: Annotated[list[str] | None, typer.Argument(help="Programs; all if left out.")] = None,
 ) -> None:
     """List the shipped programs with their variables, idle heads and origin."""
-    from .task import Program, shipped_programs
+    from interp.loading.sources import shipped_programs
+
+    from .task import Program
 
     for name in names or shipped_programs():
         program = Program(name)
@@ -38,7 +40,9 @@ def rebuild_command(
     python: Annotated[Path | None, typer.Option(help="Another Python, which has Tracr.")] = None,
 ) -> None:
     """Compile programs again and compare with the shipped files, bit for bit."""
-    from .task import read_program, shipped_programs
+    from interp.loading.sources import shipped_programs
+
+    from .task import read_program
 
     homes = shipped_programs()
     for name in names or ():

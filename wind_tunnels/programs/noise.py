@@ -15,10 +15,11 @@ import numpy as np
 from safetensors.numpy import load_file, save
 
 from interp.errors import UsageError
+from interp.loading.sources import shipped_programs
 from interp.system.whole_files import begins_with, telling, writing
 
 from ..validation import Checked
-from .task import CARD, TRUTH, read_program, shipped_programs
+from .task import CARD, TRUTH, read_program
 
 _WRITE_WIDTH = 2
 

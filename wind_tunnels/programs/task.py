@@ -16,6 +16,7 @@ from safetensors.numpy import load_file
 
 from interp.capture import Mechanism
 from interp.errors import UsageError, named
+from interp.loading.sources import shipped_programs
 from interp.system.foreign_files import read_json
 from interp.tunnel import REQUIRED_UNITS, Sequences
 
@@ -55,47 +56,45 @@ def evaluate(
             fix=f"Its tokens are {known}; at most {card['length']} of them.",
         )
     found: dict[str, Any] = {}
+    inputs = {"tokens": list(tokens), "indices": list(range(len(tokens)))}
     for name, rule in variables.items():
         if given is not None and name in given:
             found[name] = list(given[name])
+        elif rule["rule"] in inputs:
+            found[name] = inputs[rule["rule"]]
         else:
-            found[name] = _RULES[rule["rule"]](rule, [found[of] for of in rule.get("of", ())], tokens)
+            found[name] = _RULES[rule["rule"]](rule, *(found[of] for of in rule["of"]))
     return {name: found[name] for name, rule in variables.items() if "values" in rule}
 
 
-def _mapped(rule: Mapping[str, Any], given: list[Any], tokens: Sequence[Any]) -> list[Any]:
-    table = {tuple(same_value(x) for x in row[:-1]): row[-1] for row in rule["table"]}
-    return [None if None in row else table[tuple(same_value(x) for x in row)] for row in zip(*given, strict=True)]
+def _mapped(rule: Mapping[str, Any], *given: list[Any]) -> list[Any]:
+    table = {tuple(map(same_value, row[:-1])): row[-1] for row in rule["table"]}
+    return [None if None in row else table[tuple(map(same_value, row))] for row in zip(*given, strict=True)]
 
 
-def _linear(rule: Mapping[str, Any], given: list[Any], tokens: Sequence[Any]) -> list[Any]:
+def _linear(rule: Mapping[str, Any], *given: list[Any]) -> list[Any]:
     a, b = rule["factors"]
     return [None if None in row else a * row[0] + b * row[1] for row in zip(*given, strict=True)]
 
 
-def _selected(rule: Mapping[str, Any], given: list[Any], tokens: Sequence[Any]) -> list[list[int]]:
+def _selected(rule: Mapping[str, Any], keys: list[Any], queries: list[Any]) -> list[list[int]]:
     """The positions up to itself that each position selects."""
-    pairs = {(same_value(k), same_value(q)) for k, q in rule["table"]}
-    keys, queries = given
+    pairs = {tuple(map(same_value, pair)) for pair in rule["table"]}
     return [[i for i in range(p + 1) if (same_value(keys[i]), same_value(q)) in pairs] for p, q in enumerate(queries)]
 
 
-def _mean(rule: Mapping[str, Any], given: list[Any], tokens: Sequence[Any]) -> list[Any]:
-    selected, values = given
+def _mean(rule: Mapping[str, Any], selected: list[list[int]], values: list[Any]) -> list[Any]:
     return [sum(values[i] for i in row) / len(row) if row else rule["default"] for row in selected]
 
 
-def _pick(rule: Mapping[str, Any], given: list[Any], tokens: Sequence[Any]) -> list[Any]:
+def _pick(rule: Mapping[str, Any], selected: list[list[int]], values: list[Any]) -> list[Any]:
     """The value that all selected positions share."""
-    selected, values = given
     chosen = [{values[i] for i in row} for row in selected]
     return [(mine.pop() if len(mine) == 1 else None) if mine else rule["default"] for mine in chosen]
 
 
 _RULES: Mapping[str, Any] = {
-    "tokens": lambda rule, given, tokens: list(tokens),
-    "indices": lambda rule, given, tokens: list(range(len(tokens))),
-    "width": lambda rule, given, tokens: [len(row) for row in given[0]],
+    "width": lambda rule, selected: [len(row) for row in selected],
     "map": _mapped, "linear": _linear, "select": _selected, "mean": _mean, "pick": _pick,
 }  # fmt: skip
 
@@ -163,11 +162,6 @@ class ProgramMechanism(Mechanism):
 HOME = Path(__file__).parent / "compiled"
 BEGINNING = "compiler_bos"
 _ALWAYS = frozenset({*REQUIRED_UNITS, "answer"})
-
-
-def shipped_programs() -> dict[str, Path]:
-    """The folder of every shipped program, by name."""
-    return {path.parent.name: path.parent for path in sorted(HOME.glob(f"*/{CARD}"))}
 
 
 @cache

@@ -1,1 +1,1 @@
-"""Questions that train and compare networks of their own."""
+"""Questions that train and compare their own networks."""

@@ -10,34 +10,32 @@ Source: the notes on Paper III (arXiv 2512.23752) on chains of thought, tested w
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from jaxtyping import Float, Int, Shaped
 
 import interp
-from interp.findings import Findings, Null, Scalar
+from interp.findings import Null, Scalar
 from interp.information import entropy_bits, kl_bits
 from interp.model import Model
 from interp.need import Need
 from interp.statistics.ratio import ratio
-from interp.system.progress import Report
-from interp.table import LABEL, Table
-from interp.tunnel import Sequences
+from interp.table import Table
+from interp.tunnel import Sequences, Task
 
 from ..tasks.permutation import IteratedPermutation, answer_posterior, ways
 from ..validation import DISTINCT
 from .over_seeds import (
-    CheckedStudy,
+    Rows,
+    TrainedStudy,
+    Trainings,
     beside_null,
     by_network,
     difference_scalar,
-    fingerprint_table,
     mean_over_seeds,
     plans_over_seeds,
     read_by,
-    trained,
 )
 
 OUTCOMES, STREAM = Need("outcome_log_prob"), Need("resid")
@@ -70,17 +68,17 @@ BY_STEP, SWAPS = ("r2", "exchanged"), ("swapped", "random")
 """R² of the belief, and of one permuted between sequences with the same token; probability of the way after a swap."""
 
 LAYOUTS = {
-    "by_depth": ("steps", BY_DEPTH, "Every network by the number of steps that are asked for."),
-    "by_step": ("step", dict.fromkeys(BY_STEP, "fraction"),
-                "The belief at every step by itself, read from the final stream."),
-    "swaps": ("depth", dict.fromkeys(SWAPS, "fraction"), "Probability of the way on from the state swapped in, and "
-              "after a move as long in a random direction."),
+    "by_depth": ({"steps": "steps", **BY_DEPTH}, "Every network by the number of steps."),
+    "by_step": ({"step": "steps", **dict.fromkeys(BY_STEP, "fraction")},
+                "The belief at every step, read from the final stream."),
+    "swaps": ({"depth": "depth", **dict.fromkeys(SWAPS, "fraction")}, "Probability of the way on from the state "
+              "swapped in, and after a move as long in a random direction."),
 }  # fmt: skip
-"""The tables, one row per network and step (from 1) or depth (from 0): the index, further columns, the caption."""
+"""The tables, one row per network and step (from 1) or depth (from 0): the columns with their units, the caption."""
 
 
 @dataclass(frozen=True)
-class ChainOfThought(CheckedStudy):
+class ChainOfThought(TrainedStudy):
     """Networks of `n_layers` from each of `seeds`, with a scratchpad and without, and of `n_layers_deep` without.
 
     `settings` are field=value of the task `permutation`, the network or the recipe. `n_eval` fresh sequences for
@@ -101,62 +99,48 @@ class ChainOfThought(CheckedStudy):
         "seeds": DISTINCT, "n_layers": 1, "n_layers_deep": 1, "n_eval": 200, "n_pool": 50, "swap_step": 1
     }  # fmt: skip
 
-    def measure(self, work: Path, progress: Report) -> Findings:
-        labels = [(arm, seed) for seed in self.seeds for arm in ARMS]
+    headline = ("right_with", "right_without", "belief_r2", "followed")
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        return (
+            f"Sequences have the same positions and answers with a scratchpad and without. Questions beyond the "
+            f"network ask for more than {self.n_layers} steps, as many as it has layers.",
+        )
+
+    def trainings(self) -> Trainings:
         of_arms = []
-        for arm in ARMS:
-            fixed = {"scratchpad": arm == "scratchpad", "n_layers": self._n_layers(arm)}
-            of_arms.append(plans_over_seeds(self, IteratedPermutation.name, fixed=fixed, variant=f"{arm}-"))
-        plans = [plan for of_seed in zip(*of_arms, strict=True) for plan in of_seed]
-        task = plans[0].task
+        for arm, words in ARMS.items():
+            n_layers = self.n_layers_deep if arm == "deep" else self.n_layers
+            fixed = {"scratchpad": arm == "scratchpad", "n_layers": n_layers}
+            plans = plans_over_seeds(self, IteratedPermutation.name, fixed=fixed, variant=f"{arm}-")
+            of_arms.append([({"arm": words, "layers": n_layers}, plan) for plan in plans])
+        task = of_arms[0][0][1].task
         assert isinstance(task, IteratedPermutation)
         if task.depth <= max(self.n_layers, self.swap_step):
             raise task.refusal(
                 f"depth = {task.depth}, {self.n_layers} layers and a swap at step {self.swap_step}",
                 "Choose a depth beyond both: there has to be a question that is deeper than the network.",
             )
-        models, parts = [], {name: [] for name in LAYOUTS}
-        for training, (arm, seed) in zip(trained(plans, work, progress), labels, strict=True):
-            model = interp.load(str(training.folder))
-            models.append((training.folder.name, model.fingerprint))
-            for name, columns in self._read(model, arm, seed).items():
-                counted = LAYOUTS[name][0]
-                rows = np.arange(len(next(iter(columns.values())))) + (counted != "depth")
-                mine = {"arm": ARMS[arm], "layers": self._n_layers(arm), "seed": seed, counted: rows}
-                parts[name].append(mine | columns)
-        units = {"arm": LABEL, "layers": "layers", "seed": LABEL, "steps": "steps", "step": "steps", "depth": "depth"}
-        tables = {
-            name: Table.stacked(parts[name], units | dict(own), words) for name, (_, own, words) in LAYOUTS.items()
-        }
-        return Findings(
-            self.name,
-            self._scalars(**tables),
-            tables | {"models": fingerprint_table(models)},
-            notes=(
-                f"Sequences have the same positions and answers with a scratchpad and without. Questions beyond the "
-                f"network ask for more than {self.n_layers} steps, as many as it has layers.",
-            ),
-            headline=("right_with", "right_without", "belief_r2", "followed"),
-        )
+        return [each for of_seed in zip(*of_arms, strict=True) for each in of_seed]
 
-    def _n_layers(self, arm: str) -> int:
-        return self.n_layers_deep if arm == "deep" else self.n_layers
-
-    def _read(self, model: Model, arm: str, seed: int) -> dict[str, Columns]:
+    def read(self, model: Model, task: Task) -> dict[str, Any]:
         from ..networks.networks import predict
         from ..training.sampling import evaluation_sequences
 
-        task = model.task
-        assert isinstance(task, IteratedPermutation)
-        drawn = evaluation_sequences(task, self.n_eval, seed)
+        assert isinstance(task, IteratedPermutation) and model.card is not None
+        drawn = evaluation_sequences(task, self.n_eval, model.card["seed"])
 
         def read(tokens: Int[np.ndarray, "sequence pos"], k: int) -> Float[np.ndarray, "sequence symbol"]:
             return np.exp(predict(model.module, tokens, drawn.scored[[k]])[:, 0, drawn.slice_ids])
 
-        found = {"by_depth": depth_figures(task, drawn, read)}
-        if arm != "deep":
-            found["by_step"] = self._beliefs(model, task)
-        return found | ({"swaps": self._swapped(model, task)} if task.scratchpad else {})
+        steps = {"steps": np.arange(1, task.depth + 1)}
+        found = {"by_depth": steps | depth_figures(task, drawn, read)}
+        if not model.card["variant"].startswith("deep-"):
+            found["by_step"] = {"step": steps["steps"]} | self._beliefs(model, task)
+        if task.scratchpad:
+            found["swaps"] = {"depth": np.arange(model.info.n_layers + 1)} | self._swapped(model, task)
+        return {name: Table(columns, *LAYOUTS[name]) for name, columns in found.items()}
 
     def _beliefs(self, model: Model, task: IteratedPermutation) -> Columns:
         from interp.prompting.tunnel_sequences import as_prompts
@@ -192,11 +176,12 @@ class ChainOfThought(CheckedStudy):
                 interp.ReplaceCoordinates(layer=depth, site="resid", axis=np.eye(own.shape[1]), values=to, at=(at,))
                 for to in (own[donor], own + move)
             ]
-            said = [np.exp2(interp.collect(model, prompts, [OUTCOMES], edits=[edit])[OUTCOMES]) for edit in edits]
-            shares.append([way_probability(each.reshape(len(way), -1, task.V)[:, k:], way) for each in said])
+            predicted = [np.exp2(interp.collect(model, prompts, [OUTCOMES], edits=[edit])[OUTCOMES]) for edit in edits]
+            shares.append([way_probability(each.reshape(len(way), -1, task.V)[:, k:], way) for each in predicted])
         return dict(zip(SWAPS, np.array(shares).T, strict=True))
 
-    def _scalars(self, by_depth: Table, by_step: Table, swaps: Table) -> dict[str, Scalar]:
+    def scalars(self, rows: Rows, tables: Mapping[str, Table]) -> dict[str, Scalar]:
+        by_depth, by_step, swaps = (tables[name] for name in LAYOUTS)
         words = ARMS | {"none": "without one", "deep": f"without, {self.n_layers_deep} layers"}
         beyond = by_depth.where(by_depth["steps"] > self.n_layers)
         most_steps = partial(by_network, by_depth.where(by_depth["steps"] == by_depth["steps"].max()))
@@ -204,39 +189,39 @@ class ChainOfThought(CheckedStudy):
         scalars = {}
         for arm, name in {"scratchpad": "with", "none": "without", "deep": "without_deep"}.items():
             scalars[f"right_{name}"] = beside_null(
-                right[arm], by_network(beyond, "chance", arm=ARMS["none"]), "fraction", "any symbol but the start",
+                right[arm], by_network(beyond, "chance", arm=ARMS["none"]), "share", "any symbol but the start",
                 f"probability of the right answer beyond {self.n_layers} steps {words[arm]}; the ideal observer's is 1",
             )  # fmt: skip
             scalars[f"kl_{name}_bits"] = beside_null(
-                most_steps("kl_bits", arm=ARMS[arm]), most_steps("start_kl_bits", arm=ARMS["none"]), "bits",
+                most_steps("kl_bits", arm=ARMS[arm]), most_steps("start_kl_bits", arm=ARMS["none"]), "error",
                 "who sees the start and the number of steps alone",
                 f"KL from the exact posterior, most steps, {words[arm]}",
             )  # fmt: skip
             scalars[f"calibration_error_{name}"] = beside_null(
                 most_steps("calibration_error", arm=ARMS[arm]), most_steps("calibration_exchanged", arm=ARMS[arm]),
-                "fraction", "confidences of other sequences",
+                "share", "confidences of other sequences",
                 f"distance of confidence from the share that is right, most steps, {words[arm]}",
             )  # fmt: skip
             scalars[f"tracking_{name}"] = mean_over_seeds(
-                by_network(by_depth, "tracking", np.min, arm=ARMS[arm]), "fraction",
+                by_network(by_depth, "tracking", np.min, arm=ARMS[arm]), "r2",
                 Null("the best single number", 0.0, (0.0, 0.0)),
                 f"how closely the entropy follows the exact one, the step where it is least, {words[arm]}",
             )  # fmt: skip
         scalars["right_gain"] = difference_scalar(
-            right["scratchpad"], right["none"], "fraction",
+            right["scratchpad"], right["none"], "difference",
             f"probability of the right answer beyond {self.n_layers} steps with a scratchpad less that without",
         )  # fmt: skip
         for arm, name in {"scratchpad": "", "none": "_without"}.items():
             read = [mine for _, mine in by_step.where(by_step["arm"] == ARMS[arm]).groups("seed")]
             own, permuted = ([float(mine[what][mine["r2"].argmin()]) for mine in read] for what in BY_STEP)
             scalars[f"belief_r2{name}"] = beside_null(
-                own, permuted, "fraction", "beliefs permuted between sequences with the same token",
+                own, permuted, "r2", "beliefs permuted between sequences with the same token",
                 f"R² of the step's exact belief in the final stream, at the step where it is least, {words[arm]}",
             )  # fmt: skip
         middle = self.n_layers // 2
         swapped, moved = (by_network(swaps, how, depth=middle) for how in SWAPS)
         scalars["followed"] = beside_null(
-            swapped, moved, "fraction", "as long a move in a random direction",
+            swapped, moved, "share", "as long a move in a random direction",
             f"probability of the way on from the state swapped in at step {self.swap_step}, depth {middle}",
         )  # fmt: skip
         return scalars
@@ -245,11 +230,11 @@ class ChainOfThought(CheckedStudy):
 def depth_figures(task: IteratedPermutation, drawn: Sequences, read: Read) -> Columns:
     """The numbers of `BY_DEPTH` at every number of steps."""
     tokens, answers = drawn.tokens, drawn.targets - task.V
-    said = np.stack([read(tokens, k) for k in range(task.depth)], axis=1)  # [sequence, step, symbol]
+    predicted = np.stack([read(tokens, k) for k in range(task.depth)], axis=1)  # [sequence, step, symbol]
     exact = answer_posterior(task.shown_in(tokens), tokens[:, drawn.scored[0]] - task.V, task.depth)
-    right = np.take_along_axis(said, answers[..., None], axis=2)[..., 0]
-    kl, exact_bits = kl_bits(drawn.posterior, said), entropy_bits(drawn.posterior)
-    numbers = entropy_bits(said), np.median(exact_bits, axis=0)  # the network's, and the best single one
+    right = np.take_along_axis(predicted, answers[..., None], axis=2)[..., 0]
+    kl, exact_bits = kl_bits(drawn.posterior, predicted), entropy_bits(drawn.posterior)
+    numbers = entropy_bits(predicted), np.median(exact_bits, axis=0)  # the network's, and the best single one
     error, blind = (np.abs(each - exact_bits).mean(axis=0) for each in numbers)
     symbols, confidence = written(read, task, tokens)
     is_right = greedy = symbols == answers
@@ -291,17 +276,17 @@ def written(
     """Greedily decoded symbols and their probabilities; with a scratchpad each is written before the next is read."""
     tokens, answers, confidence = tokens.copy(), [], []
     for k in range(task.depth):
-        said = read(tokens, k)
-        answers.append(said.argmax(axis=1))
-        confidence.append(said.max(axis=1))
+        predicted = read(tokens, k)
+        answers.append(predicted.argmax(axis=1))
+        confidence.append(predicted.max(axis=1))
         if task.scratchpad and k + 1 < task.depth:
             tokens[:, k + 1 - task.depth] = answers[-1] + task.V
     return np.stack(answers, axis=1), np.stack(confidence, axis=1)
 
 
-def way_probability(said: Float[np.ndarray, "sequence step symbol"], way: Way) -> float:
+def way_probability(predicted: Float[np.ndarray, "sequence step symbol"], way: Way) -> float:
     """Mean probability of a way as far as it is known, over sequences in which its first step is."""
-    each = np.take_along_axis(said, np.maximum(way, 0)[..., None], axis=2)[..., 0]
+    each = np.take_along_axis(predicted, np.maximum(way, 0)[..., None], axis=2)[..., 0]
     return float(np.where(way >= 0, each, 1.0).prod(axis=1).mean(where=way[:, 0] >= 0))
 
 

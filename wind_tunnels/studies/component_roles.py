@@ -7,8 +7,7 @@ Source: Paper I (arXiv 2512.22471), the roles of the components.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -18,17 +17,17 @@ from scipy.linalg import block_diag
 import interp
 from interp.capture import Capture
 from interp.edit import Edit
-from interp.findings import Findings, Null
+from interp.findings import Null
 from interp.information import kl_bits, restricted, total_variation
 from interp.model import Model
 from interp.need import Need
 from interp.prompt import PromptSet
 from interp.statistics.spectra import principal_axes
-from interp.system.progress import Report
+from interp.table import Table
 from interp.tunnel import Task
 
 from ..tasks.bijection import exact_posterior
-from .over_seeds import NetworkStudy, difference_scalar, read_by, value_and_null
+from .over_seeds import NO_DIFFERENCE, TunnelStudy, read_by, value_and_null
 
 OUTCOMES, QUERIES = Need("outcome_log_prob"), Need("q_pre")
 KEYS, BEFORE = Need("k", at="tunnel"), Need("mass_previous", at="tunnel")
@@ -38,9 +37,12 @@ NOTHING = Null("nothing changes", 0.0, (0.0, 0.0))
 NORMS = ("attn_norm", "mlp_norm", "stream_norm")
 _DESCRIPTION = "a description: what no effect would give is not known"
 
-_MEANINGS: Mapping[str, tuple[str, Null | str, str]] = {
+_NUMBERS: Mapping[str, tuple[str, Null | str, str]] = {
+    "keys_collapsed_beyond_turned_bits": (
+        "bits", NO_DIFFERENCE, "KL added by collapsing keys, less that of turning them as far",
+    ),
     "belief_r2_beyond_position": (
-        "fraction", "beliefs permuted between sequences", "R² of the exact belief in the final stream, beyond position",
+        "r2", "beliefs permuted between sequences", "R² of the exact belief in the final stream, beyond position",
     ),
     "belief_redirected_bits": (
         "bits", "random subspaces of the same dimension",
@@ -57,7 +59,7 @@ _MEANINGS: Mapping[str, tuple[str, Null | str, str]] = {
         "bits", NOTHING, "KL from the posterior that removing attention adds, in the layer where it is least",
     ),
     "routed_share": (
-        "fraction", "the keys of a third sequence",
+        "r2", "the keys of a third sequence",
         "with another sequence's queries in all layers: share of the total variation from the posterior for the "
         "other's key in the own context that is gone",
     ),
@@ -66,9 +68,11 @@ _MEANINGS: Mapping[str, tuple[str, Null | str, str]] = {
         "how much closer to the posterior a layer brings what the stream decodes to, in the layer where it is least; "
         "below 0 some layer leads away",
     ),
-    "depth_trend": ("1", _DESCRIPTION, "trend over depth of that KL; −1: closer at every depth of every sequence"),
-    "keys_cosine": ("1", _DESCRIPTION, "mean |cos| of the keys of one sequence and head, about their mean"),
-    "keys_stretched_cosine": ("1", _DESCRIPTION, "the same with keys stretched along one direction a head"),
+    "depth_trend": (
+        "correlation", _DESCRIPTION, "trend over depth of that KL; −1: closer at every depth of every sequence",
+    ),
+    "keys_cosine": ("cosine", _DESCRIPTION, "mean |cos| of the keys of one sequence and head, about their mean"),
+    "keys_stretched_cosine": ("cosine", _DESCRIPTION, "the same with keys stretched along one direction a head"),
     "keys_collapsed_bits": (
         "bits", NOTHING, "KL added where every head keeps the first principal axis of its keys alone",
     ),
@@ -84,14 +88,14 @@ _MEANINGS: Mapping[str, tuple[str, Null | str, str]] = {
         "KL added by removing the first layer's head that attends most from values to the keys before them",
     ),
     "stream_growth": (
-        "1", _DESCRIPTION,
+        "positive", _DESCRIPTION,
         "length of the stream that enters a layer over that which enters the layer before, where it is least",
     ),
 }  # fmt: skip
 
 
 @dataclass(frozen=True)
-class ComponentRoles(NetworkStudy):
+class ComponentRoles(TunnelStudy):
     """Roles of the components in bijection `tunnels` (a name or a folder pattern with `*`), on `n_pool` sequences.
 
     `n_permutations` and `n_bootstrap` are settings of the probes.
@@ -111,23 +115,7 @@ class ComponentRoles(NetworkStudy):
         "A removed block is set to zero at all positions. Queries are those that the other sequence has unedited; keys "
         "and values are the sequence's own.",
     )
-    meanings = _MEANINGS
-    layouts: ClassVar = {
-        "by_depth": (
-            {"depth": "depth", "posterior_kl": "bits"}, "KL of the exact posterior from what each depth decodes to.",
-        ),
-        "by_layer": (
-            {"layer": "layer"} | dict.fromkeys(NORMS, "activation"),
-            "Lengths of the updates and of the stream that enters the layer, means over rows.",
-        ),
-    }  # fmt: skip
-
-    def measure(self, work: Path, progress: Report) -> Findings:
-        found = super().measure(work, progress)
-        collapsed, turned = (found.tables["networks"][f"keys_{how}_bits"].tolist() for how in ("collapsed", "turned"))
-        words = "KL added by collapsing keys, less that of turning them as far"
-        beyond = {"keys_collapsed_beyond_turned_bits": difference_scalar(collapsed, turned, "bits", words)}
-        return replace(found, scalars=beyond | dict(found.scalars))
+    numbers = _NUMBERS
 
     def read(self, model: Model, task: Task) -> dict[str, Any]:
         if task.name != "bijection" or getattr(task, "layout", "") != "sepvocab":
@@ -156,8 +144,16 @@ class ComponentRoles(NetworkStudy):
             "least_gain_bits": float(-np.diff(depths["posterior_kl"]).max()),
             "depth_trend": components["posterior_kl_trend"].value,
             "stream_growth": float(np.min(norm[1:] / norm[:-1])),
-            "by_depth": {name: depths[name] for name in ("depth", "posterior_kl")},
-            "by_layer": {name: of_layers[name] for name in ("layer", *NORMS)},
+            "by_depth": Table(
+                {name: depths[name] for name in ("depth", "posterior_kl")},
+                {"depth": "depth", "posterior_kl": "bits"},
+                "KL of the exact posterior from what each depth decodes to.",
+            ),
+            "by_layer": Table(
+                {name: of_layers[name] for name in ("layer", *NORMS)},
+                {"layer": "layer"} | dict.fromkeys(NORMS, "activation"),
+                "Lengths of the updates and of the stream that enters the layer, means over rows.",
+            ),
         } | key_frame(model, prompts, harm)
 
 
@@ -204,10 +200,12 @@ def key_frame(
     stretched = interp.collect(model, prompts, [KEYS], edits=changes["stretched"])[KEYS]
     binds = int(read[BEFORE][0, rows["position"] % 2 == 1].mean(axis=0).argmax())
     zeroed = [harm([interp.AblateHeads(layer=0, heads=head)]) for head in range(model.info.n_heads)]
+    added = {name: harm(edits) for name, edits in changes.items()}
     return {
         "keys_cosine": mean_cosine(read[KEYS], rows["prompt"]),
         "keys_stretched_cosine": mean_cosine(stretched, rows["prompt"]),
-        **{f"keys_{name}_bits": harm(edits) for name, edits in changes.items()},
+        **{f"keys_{name}_bits": bits for name, bits in added.items()},
+        "keys_collapsed_beyond_turned_bits": added["collapsed"] - added["turned"],
         "binding_head_bits": (zeroed.pop(binds), float(np.mean(zeroed))),
     }
 

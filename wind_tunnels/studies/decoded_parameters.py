@@ -20,7 +20,7 @@ from interp.statistics.linear_readout import read_out
 from interp.tunnel import Task
 
 from .moving_programs import modulus, moving_programs, onward, prompts_of, run
-from .over_seeds import NetworkStudy
+from .over_seeds import TunnelStudy
 
 STREAM, PREDICTED = Need("resid"), Need("next_log_prob")
 N_RANDOM = 20
@@ -28,7 +28,7 @@ _PERMUTED, _SUBSPACE = "programs permuted", "random subspaces of equal variance"
 
 
 @dataclass(frozen=True)
-class DecodedParameters(NetworkStudy):
+class DecodedParameters(TunnelStudy):
     """Recurrence networks (a name or a folder pattern with `*`), `n` programs each, read after `seen` values."""
 
     tunnels: str = "tunnel:recurrence-gpt-neox"
@@ -42,11 +42,11 @@ class DecodedParameters(NetworkStudy):
     headline = ("a_accuracy", "removed_bits")
     rules: ClassVar = {"seen": 4, "n": 100}
     more: ClassVar = {"dimension": "directions", "variance": "fraction"}
-    meanings: ClassVar = {
-        "a_accuracy": ("fraction", _PERMUTED, "how often a readout before the last block says a, on other sequences"),
-        "b_accuracy": ("fraction", _PERMUTED, "how often it says b"),
-        "a_of_new_programs": ("fraction", _PERMUTED, "how often it says a of programs that it was not fitted on"),
-        "b_of_new_programs": ("fraction", _PERMUTED, "how often it says b of them"),
+    numbers: ClassVar = {
+        "a_accuracy": ("share", _PERMUTED, "how often a readout before the last block says a, on other sequences"),
+        "b_accuracy": ("share", _PERMUTED, "how often it says b"),
+        "a_of_new_programs": ("share", _PERMUTED, "how often it says a of programs that it was not fitted on"),
+        "b_of_new_programs": ("share", _PERMUTED, "how often it says b of them"),
         "removed_bits": ("bits", _SUBSPACE, "surprise at the right value that removing the readout's subspace adds"),
     }
 

@@ -5,18 +5,20 @@ A trend is Spearman's ρ over the layers of one network; its interval is over ne
 Source: Paper I (arXiv 2512.22471), six layers of six heads; its pictures show one network.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from interp.findings import Findings, Null, Scalar
-from interp.system.progress import Report
-from interp.table import LABEL, Table
+from interp.model import Model
+from interp.table import Table
+from interp.tunnel import Task
 
-from .over_seeds import CheckedStudy, mean_over_seeds, mean_scalar, plans_over_seeds, ratio_scalar, read_by_probes
+from .over_seeds import Rows, TrainedStudy, kl_of, ratio_scalar, read_by, values_of
+
+_FLAT = Null("no trend", 0.0, (0.0, 0.0))
 
 TRENDS: Mapping[str, tuple[str, str, str]] = {
     "entropy_trend": ("attention_entropy", "correlation", "of attention entropy with depth"),
@@ -45,7 +47,7 @@ NEEDED_RATIO = 10.0
 
 
 @dataclass(frozen=True)
-class DepthProfiles(CheckedStudy):
+class DepthProfiles(TrainedStudy):
     """Networks of `task` from each of `seeds`; `settings` are field=value of the task, the network or the recipe.
 
     `n_pool` sequences are read from every network; `n_prompts` of them with a layer bypassed.
@@ -60,63 +62,50 @@ class DepthProfiles(CheckedStudy):
     name: ClassVar[str] = "depth_profiles"
     question: ClassVar[str] = "What changes from layer to layer, in one deep network as in another?"
 
-    def measure(self, work: Path, progress: Report) -> Findings:
+    headline = ("attention_reduction", *TRENDS, "layers_needed")
+    notes = (
+        "Within one network neighbouring layers resemble one another, and dealing layers at random is no null. "
+        "Decoding early layers with the last norm and head may miss what they hold in other coordinates.",
+    )
+    numbers: ClassVar = {
+        "attention_reduction": ("1", _FLAT, "(H of the first layer − H of the last) / H of the first"),
+        **{name: ("correlation", _FLAT, f"Spearman's ρ {what}") for name, (_, _, what) in TRENDS.items()},
+        "layers_needed": (
+            "share", Null("no layer", 0.0, (0.0, 0.0)),
+            f"share of layers whose bypass multiplies the entropy error by {NEEDED_RATIO:g} or more",
+        ),
+        "kl_bits": ("error", Null("the exact posterior", 0.0, (0.0, 0.0)), "KL(exact posterior || prediction)"),
+    }  # fmt: skip
+    more: ClassVar = {"bypass_ratio_min": "1"}
+
+    def read(self, model: Model, task: Task) -> dict[str, Any]:
         few = {"n_permutations": 50, "n_bootstrap": 50}  # only values are read
         probes: dict[str, dict[str, object]] = {probe: {**few} for _, probe, *_ in PROFILES.values()}
         probes["heads"] |= {"how": "zero", "n_random": 5, "n_sets": 2, "n_prompts": self.n_prompts}
-        found, kl_bits, models = read_by_probes(plans_over_seeds(self), work, progress, probes, self.n_pool)
-        profiles = [{name: profile(name, findings) for name in PROFILES} for findings in found]
-        layers = Table.stacked(
-            [
-                {"seed": seed, "layer": np.arange(len(mine["max_weight"])), **mine}
-                for seed, mine in zip(self.seeds, profiles, strict=True)
-            ],
-            {"seed": LABEL, "layer": "layer"} | {name: unit for name, (unit, *_) in PROFILES.items()},
-            "Every network and layer: attention at the scored positions, mean over heads; KL from the posterior of "
-            "what the residual stream decodes to after the layer; entropy error with the layer bypassed over that "
-            "without.",
-        )
-        return Findings(
-            self.name,
-            depth_scalars(found, kl_bits),
-            {"layers": layers, "models": models},
-            notes=(
-                "A trend has its interval over networks; within one network neighbouring layers resemble one another, "
-                "and dealing layers at random is no null. Decoding early layers with the last norm and head "
-                "may miss what they hold in other coordinates.",
+        found = read_by(probes, model, n_pool=self.n_pool)
+        layers = {name: profile(name, found) for name in PROFILES}
+        ratio = layers["bypass_ratio"]
+        return {
+            "attention_reduction": found["attention_entropy"]["reduction"].value,
+            **{name: found[probe][field].value for name, (probe, field, _) in TRENDS.items()},
+            "layers_needed": float((ratio >= NEEDED_RATIO).mean()),
+            "bypass_ratio_min": float(ratio.min()),
+            "kl_bits": kl_of(model),
+            "layers": Table(
+                {"layer": np.arange(len(ratio)), **layers},
+                {"layer": "layer"} | {name: unit for name, (unit, *_) in PROFILES.items()},
+                "Every network and layer: attention at the scored positions, mean over heads; KL from the posterior of "
+                "what the residual stream decodes to after the layer; entropy error with the layer bypassed over that "
+                "without.",
             ),
-            headline=("attention_reduction", *TRENDS, "layers_needed"),
-        )
+        }
 
-
-def depth_scalars(found: Sequence[Mapping[str, Findings]], kl_bits: Sequence[float]) -> dict[str, Scalar]:
-    """The numbers of all networks, one per seed, as means over them."""
-    flat = Null("no trend", 0.0, (0.0, 0.0))
-    ratios = [profile("bypass_ratio", findings) for findings in found]
-
-    def of(probe: str, field: str) -> list[float]:
-        return [findings[probe][field].value for findings in found]
-
-    return {
-        "attention_reduction": mean_over_seeds(
-            of("attention_entropy", "reduction"), "1", flat, "(H of the first layer − H of the last) / H of the first"
-        ),
-        **{
-            name: mean_over_seeds(of(probe, field), "1", flat, f"Spearman's ρ {what}")
-            for name, (probe, field, what) in TRENDS.items()
-        },
-        "layers_needed": mean_scalar(
-            [float((ratio >= NEEDED_RATIO).mean()) for ratio in ratios], "fraction", Null("no layer", 0.0, (0.0, 0.0)),
-            f"share of layers whose bypass multiplies the entropy error by {NEEDED_RATIO:g} or more",
-        ),
-        "bypass_ratio_min": ratio_scalar(
-            [float(ratio.min()) for ratio in ratios], [1.0] * len(ratios),
+    def scalars(self, rows: Rows, tables: Mapping[str, Table]) -> dict[str, Scalar]:
+        smallest = ratio_scalar(
+            values_of(rows, "bypass_ratio_min"), 1.0,
             "entropy error with a layer bypassed over that without, the smallest of all layers; geometric mean",
-        ),
-        "kl_bits": mean_scalar(
-            kl_bits, "bits", Null("the exact posterior", 0.0, (0.0, 0.0)), "KL(exact posterior || prediction)"
-        ),
-    }  # fmt: skip
+        )  # fmt: skip
+        return super().scalars(rows, tables) | {"bypass_ratio_min": smallest}
 
 
 def profile(name: str, findings: Mapping[str, Findings]) -> np.ndarray:

@@ -5,22 +5,23 @@ Source: ours. Paper III (arXiv 2512.23752), section 5.7, measures the geometry o
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, ClassVar
 
-from interp.findings import Findings, Null, Scalar
-from interp.system.progress import Report
-from interp.table import LABEL
+from interp.findings import Null, Scalar
+from interp.model import Model
+from interp.table import Table
+from interp.tunnel import Task
 
 from .over_seeds import (
-    OVER_SEEDS,
-    CheckedStudy,
-    by_network,
+    Rows,
+    TrainedStudy,
+    Trainings,
     difference_scalar,
+    kl_of,
     mean_over_seeds,
     plans_over_seeds,
-    read_by_probes,
-    scalars_table,
+    read_by,
+    values_of,
 )
 
 _BIJECTION = {"task": "bijection", "V": 8, "L": 10}
@@ -41,7 +42,7 @@ _SAYS = "information about the domain in the chosen expert"
 
 
 @dataclass(frozen=True)
-class ExpertDivision(CheckedStudy):
+class ExpertDivision(TrainedStudy):
     """Mixtures of experts from each of `seeds`; `settings` are field=value of the network or the recipe.
 
     `n_pool` sequences are read from every network; each null has `n_permutations`.
@@ -55,43 +56,36 @@ class ExpertDivision(CheckedStudy):
     name: ClassVar[str] = "expert_division"
     question: ClassVar[str] = "Do the experts of a mixture divide domains between them, in one network as in another?"
 
-    def measure(self, work: Path, progress: Report) -> Findings:
-        plans = [
-            plan
-            for domains, (_, tasks) in DOMAINS.items()
-            for plan in plans_over_seeds(
-                self, "mixture", fixed={"components": list(tasks), "symbols": "shared"}, variant=f"{domains}-"
-            )
-        ]
+    headline = tuple(f"experts_beyond_token_{end}" for end in (*DOMAINS, "gained"))
+    more: ClassVar = {"kl_bits": "bits"}
+
+    def trainings(self) -> Trainings:
+        for domains, (_, tasks) in DOMAINS.items():
+            fixed = {"components": list(tasks), "symbols": "shared"}
+            for plan in plans_over_seeds(self, "mixture", fixed=fixed, variant=f"{domains}-"):
+                yield {"domains": domains}, plan
+
+    def read(self, model: Model, task: Task) -> dict[str, Any]:
         probes = {"components": {"experts": True, "n_permutations": self.n_permutations}}
-        read, kl_bits, models = read_by_probes(plans, work, progress, probes, self.n_pool)
-        labels = [{"domains": domains, "seed": seed} for domains in DOMAINS for seed in self.seeds]
-        rows = [
-            label | {name: of["components"][number] for name, (number, _) in SHOWN.items()}
-            for label, of in zip(labels, read, strict=True)
-        ]
-        units = {"domains": LABEL, "seed": LABEL} | dict.fromkeys(SHOWN, "bits")
-        networks = scalars_table(rows, units, with_p=True)
+        found = read_by(probes, model, n_pool=self.n_pool)["components"]
+        return {name: found[number] for name, (number, _) in SHOWN.items()} | {"kl_bits": kl_of(model)}
+
+    def scalars(self, rows: Rows, tables: Mapping[str, Table]) -> dict[str, Scalar]:
         scalars: dict[str, Scalar] = {}
         for domains, (what, _) in DOMAINS.items():
             for name, (_, within) in SHOWN.items():
                 null = Null(f"routing permuted between sequences within {within}", 0.0, (0.0, 0.0))
                 scalars[f"{name}_{domains}"] = mean_over_seeds(
-                    by_network(networks, name, domains=domains), "bits", null, f"{_SAYS} at a given {within}, {what}"
+                    values_of(rows, name, domains=domains), "bits", null, f"{_SAYS} at a given {within}, {what}"
                 )
-            mine = [bits for bits, label in zip(kl_bits, labels, strict=True) if label["domains"] == domains]
-            why = "how well it was trained: no chance level"
-            scalars[f"kl_bits_{domains}"] = mean_over_seeds(mine, "bits", why, f"KL from the posterior, {what}")
+            scalars[f"kl_bits_{domains}"] = mean_over_seeds(
+                values_of(rows, "kl_bits", domains=domains), "error", "how well it was trained: no chance level",
+                f"KL from the posterior, {what}",
+            )  # fmt: skip
         for name, (_, within) in SHOWN.items():
-            different, same = (by_network(networks, name, domains=domains) for domains in DOMAINS)
+            different, same = (values_of(rows, name, domains=domains) for domains in DOMAINS)
             scalars[f"{name}_gained"] = difference_scalar(
                 different, same, "bits",
                 f"{_SAYS} at a given {within}, domains that differ less one task under two domain tokens",
             )  # fmt: skip
-        return Findings(
-            self.name,
-            scalars,
-            {"seeds": networks, "models": models},
-            notes=(OVER_SEEDS,),
-            headline=tuple(f"experts_beyond_token_{end}" for end in (*DOMAINS, "gained")),
-        )
+        return scalars

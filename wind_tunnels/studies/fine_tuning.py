@@ -4,7 +4,7 @@ Source: the closing remark of Paper III (arXiv 2512.23752) on instruction tuning
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import ClassVar
 
@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Float, Shaped
 
 import interp
+from interp.errors import named
 from interp.findings import Findings, Scalar
 from interp.model import Model
 from interp.need import Need
@@ -79,6 +80,8 @@ class FineTuning(CheckedStudy):
         further |= {"n_steps": self.n_further, "curriculum": "none"}
         more = {"same": {}, "shifted": read_settings(self.shifted), "memorised": {"n_distinct": self.n_distinct}}
         kind = load_entry("tunnel", self.task)
+        for name in more["shifted"]:  # anything else would train this arm in another way
+            named(f"field of the task {kind.name}", name, {field.name: field for field in fields(kind)})
         for arm in ARMS:
             make_plan(kind, further | more[arm])  # refused before anything is trained
         bases = [each.folder for each in train_tunnels(plans_over_seeds(self), work, part_of(progress, total))]
@@ -94,23 +97,23 @@ class FineTuning(CheckedStudy):
             assert task is not None, "a training leaves a tunnel"
             for arm in ("before", *ARMS):
                 folder = next(others) if arm in ARMS else base
-                model, named = interp.load(str(folder)), {"seed": seed, "data": arm}
+                model, labels = interp.load(str(folder)), {"seed": seed, "data": arm}
                 arrays, numbers = self._read(model, task)
                 models.append((folder.name, model.fingerprint))
-                networks.append(named | numbers)
+                networks.append(labels | numbers)
                 if arm in ARMS:
-                    moved.append(named | distances(arrays, before))
+                    moved.append(labels | distances(arrays, before))
                 else:
                     before = arrays
             progress(n + n_arms + len(networks), total)
-        labels = {"seed": LABEL, "data": LABEL}
+        of_labels = {"seed": LABEL, "data": LABEL}
         tables = {
             "moved": Table.from_rows(
-                moved, labels | dict.fromkeys(MEASURES, "1"),
+                moved, of_labels | dict.fromkeys(MEASURES, "1"),
                 "Distances of each network from the one before, on the same sequences.",
             ),
             "networks": Table.from_rows(
-                networks, labels | {"keys": "1", "bayes_r2": "fraction", "kl_bits": "bits"},
+                networks, of_labels | {"keys": "1", "bayes_r2": "fraction", "kl_bits": "bits"},
                 "Each network on the first task: keys' |cosine|, R² of the exact entropy, KL from the posterior.",
             ),
         }  # fmt: skip
@@ -170,8 +173,9 @@ def moved_scalars(moved: Table, networks: Table) -> dict[str, Scalar]:
             meaning = f"{words}: after {data}, over that after as many further steps on the same task"
             scalars[f"{measure}_{arm}"] = ratio_scalar(by_network(moved, measure, data=arm), same, meaning)
         scalars[f"{measure}_same"] = mean_over_seeds(
-            same, "1", "a distance: it is read beside the other arms", f"{words}: after further steps on the same task"
-        )
+            same, "positive", "a distance: it is read beside the other arms",
+            f"{words}: after further steps on the same task",
+        )  # fmt: skip
     for arm, data in _DATA.items():
         scalars[f"forgotten_{arm}_bits"] = difference_scalar(
             by_network(networks, "kl_bits", data=arm), by_network(networks, "kl_bits", data="same"), "bits",

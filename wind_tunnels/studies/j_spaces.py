@@ -1,6 +1,6 @@
 """The study `j_spaces`: are hypotheses held in the directions that a network's prediction depends on?
 
-Every number is a prediction that the note of July 2026 stated before it measured: P1 to P4 in the order of `_MEANINGS`;
+Every number is a prediction that the note of July 2026 stated before it measured: P1 to P4 in the order of `_NUMBERS`;
 P5, with `skip_first`, takes the mean Jacobian over positions beyond a loss horizon.
 
 Source: the authors' note "The Workspace Survives Where the Circuit Dies" (July 2026), P1 to P5.
@@ -27,7 +27,7 @@ from interp.statistics.linear_readout import PENALTY, balanced_accuracy, held_ou
 from interp.statistics.ridge import absolute_penalty, ridge_axis
 from interp.tunnel import Task
 
-from .over_seeds import NetworkStudy
+from .over_seeds import TunnelStudy
 
 STREAM, EVERYWHERE, OUTCOMES = Need("resid"), Need("resid", at="tunnel"), Need("outcome_log_prob")
 GRAM, EMBEDDING, WRITTEN, OUTPUT = Need("readout_gram"), Need("outcome_embedding"), Need("z", at="tunnel"), Need("W_O")
@@ -35,29 +35,30 @@ RANK, RANKS_READ = 8, (16, 24, 32)
 N_RANDOM = 20
 UNTRAINED, RANDOM, ZERO = "untrained copies", "random subspaces of the same dimension", "no effect"
 
-_MEANINGS: Mapping[str, tuple[str, str, str]] = {
-    "times_random": ("1", UNTRAINED, "share of the hypotheses' embeddings in 8 J-directions after the first block, "
-                     "over that of a random subspace"),
-    "times_random_embedding": ("1", UNTRAINED, "the same of the J-space of the embedding"),
-    "identity_accuracy": ("fraction", UNTRAINED, "how often those 8 directions say which hypothesis stands there"),
-    "first_layer_head_ratio": ("1", UNTRAINED, "length that the loudest head of the first layer writes into the "
+_NUMBERS: Mapping[str, tuple[str, str, str]] = {
+    "times_random": ("positive", UNTRAINED, "share of the hypotheses' embeddings in 8 J-directions after the first "
+                     "block, over that of a random subspace"),
+    "times_random_embedding": ("positive", UNTRAINED, "the same of the J-space of the embedding"),
+    "identity_accuracy": ("share", UNTRAINED, "how often those 8 directions say which hypothesis stands there"),
+    "first_layer_head_ratio": ("positive", UNTRAINED, "length that the loudest head of the first layer writes into the "
                                "hypotheses' embeddings, over the loudest of all others"),
-    "written_and_needed": ("1", ZERO, "Spearman's ρ over heads of that length with what removing the head adds"),
-    "share_and_needed": ("1", ZERO, "the same of that length as a share of all that the head writes"),
-    **{f"survivors_{rank}": ("fraction", RANDOM, f"balanced accuracy with which {rank} J-directions before the last "
+    "written_and_needed": ("correlation", ZERO, "Spearman's ρ over heads of that length with what removing the head "
+                           "adds"),
+    "share_and_needed": ("correlation", ZERO, "the same of that length as a share of all that the head writes"),
+    **{f"survivors_{rank}": ("share", RANDOM, f"balanced accuracy with which {rank} J-directions before the last "
                              "block say which hypotheses survive") for rank in RANKS_READ},
-    "survivors_whole": ("fraction", UNTRAINED, "the same from the whole stream"),
+    "survivors_whole": ("share", UNTRAINED, "the same from the whole stream"),
     "swapped_bits": ("bits", RANDOM, "how far a donor's coordinates in 16 J-directions before the last block move the "
                      "prediction towards the donor's posterior"),
     "swapped_whole_bits": ("bits", ZERO, "the same with the donor's whole stream"),
-    "axis_r2": ("fraction", UNTRAINED, "R² of the exact entropy on other sequences, along one direction there"),
+    "axis_r2": ("r2", UNTRAINED, "R² of the exact entropy on other sequences, along one direction there"),
     "axis_removed_bits": ("bits", "random directions", "KL from the posterior that removing this direction adds"),
     "frame_removed_bits": ("bits", RANDOM, "KL that removing the span of the hypotheses' embeddings there adds"),
 }  # fmt: skip
 
 
 @dataclass(frozen=True)
-class JSpaces(NetworkStudy):
+class JSpaces(TunnelStudy):
     """J-spaces of `tunnels` (names or folder patterns with `*`, separated by commas), `n_pool` sequences each.
 
     The Jacobian is exact over `n_lens` sequences, from position `skip_first` on.
@@ -76,7 +77,7 @@ class JSpaces(NetworkStudy):
     rules: ClassVar = {"n_pool": 40, "n_lens": 10, "skip_first": 0}
     notes = ("Hypotheses are the possible outcomes.",)
     beside_untrained = True
-    meanings = _MEANINGS
+    numbers = _NUMBERS
 
     def read(self, model: Model, task: Task) -> dict[str, Any]:
         if model.info.d_model < RANKS_READ[-1]:

@@ -1,9 +1,9 @@
-"""Studies of several networks: train them from seeds or open them, and average their numbers with t intervals."""
+"""Studies of several networks: open or train them, read each, and average over them with t intervals."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from interp.errors import UsageError
 from interp.findings import ALPHA, Findings, Interval, Null, Scalar
 from interp.model import Model
 from interp.registry import load_entry
-from interp.settings import by_name
+from interp.settings import by_name, split_commas
 from interp.statistics.intervals import TMean, t_mean
 from interp.study import Study
 from interp.system.progress import Report, part_of
@@ -23,11 +23,207 @@ from ..plans.settings import read_settings
 from ..validation import DISTINCT, Checked, Rule
 
 if TYPE_CHECKING:
-    from ..plans.train_tunnel import FinishedTraining, Keep, TrainingPlan
+    from ..plans.train_tunnel import Keep, TrainingPlan
 
 METHOD = "t over seeds of the training"
 PAIRED = f"{METHOD}, paired"
-OVER_SEEDS = "Intervals are over seeds of the training; the table has every network by itself."
+
+NO_DIFFERENCE = Null("no difference", 0.0, (0.0, 0.0))
+
+Labels = dict[str, Any]
+Rows = Sequence[Mapping[str, Any]]
+"""For each network its labels and numbers."""
+
+Trainings = Iterable[tuple[Labels, "TrainingPlan"]]
+"""For each training the labels of its network, without the seed, and its plan."""
+
+
+class Kind(NamedTuple):
+    """The unit of a number and its possible values, where intervals are cut."""
+
+    unit: str
+    low: float = -np.inf
+    high: float = np.inf
+
+
+KINDS = {
+    "share": Kind("fraction", 0.0, 1.0), "difference": Kind("fraction", -1.0, 1.0), "r2": Kind("fraction", high=1.0),
+    "correlation": Kind("1", -1.0, 1.0), "cosine": Kind("1", 0.0, 1.0), "positive": Kind("1", 0.0),
+    "error": Kind("bits", 0.0),
+}  # fmt: skip
+"""Kinds by name, `cosine` without sign and `difference` of shares; other names are units of numbers without bounds."""
+
+
+def kind_of(kind: str | Kind) -> Kind:
+    """The kind of this name."""
+    return kind if isinstance(kind, Kind) else KINDS.get(kind, Kind(kind))
+
+
+def scalar_over_seeds(
+    found: TMean, kind: str | Kind, null: Null | str, n: int, meaning: str, *,
+    method: str = METHOD, no_spread: str = "all seeds give the same",
+) -> Scalar:  # fmt: skip
+    """A number with its interval over `n` seeds, or the reason for none: one seed, or `no_spread` between them."""
+    unit, least, most = kind_of(kind)
+    low, high = np.clip([found.low, found.high], least, most)
+    interval = Interval(low, high, method) if low < high else "one seed" if n == 1 else no_spread
+    about = {"n": n, "n_unit": "seed", "underpowered": n == 1, "meaning": meaning}
+    return Scalar.of(found.value, unit, interval, null, p=None if isinstance(null, str) else found.p, **about)
+
+
+def mean_scalar(values: Sequence[float], kind: str | Kind, null: Null | str, meaning: str) -> Scalar:
+    """The mean over seeds without a test."""
+    return scalar_over_seeds(replace(t_mean(values), p=np.nan), kind, null, len(values), meaning)
+
+
+def mean_over_seeds(
+    values: Sequence[float], kind: str | Kind, null: Null | str, meaning: str, method: str = METHOD
+) -> Scalar:  # fmt: skip
+    """The mean over seeds, with the p of the t test against 0 if there is a null and values can be below it."""
+    if isinstance(null, Null) and kind_of(kind).low == null.value:
+        return mean_scalar(values, kind, null, meaning)
+    scalar = scalar_over_seeds(t_mean(values), kind, null, len(values), meaning, method=method)
+    return replace(scalar, underpowered=scalar.interval is None)
+
+
+def difference_scalar(first: Sequence[float], second: Sequence[float], kind: str, meaning: str) -> Scalar:
+    """The mean of `first` minus `second`, paired by seed, with the p of the paired t test."""
+    return mean_over_seeds(list(np.subtract(first, second)), kind, NO_DIFFERENCE, meaning, PAIRED)
+
+
+def ratio_scalar(first: Sequence[float], second: Sequence[float] | float, meaning: str) -> Scalar:
+    """The geometric mean of `first` over `second`, paired by seed; interval and test are on the log scale."""
+    found, null = geometric(t_mean(np.log(np.divide(first, second)))), Null("no difference", 1.0, (1.0, 1.0))
+    scalar = scalar_over_seeds(found, "1", null, len(first), meaning, method=PAIRED)
+    return replace(scalar, underpowered=scalar.interval is None)
+
+
+def geometric(logs: TMean) -> TMean:
+    """A mean of logarithms as a geometric mean."""
+    return TMean(float(np.exp(logs.value)), float(np.exp(logs.low)), float(np.exp(logs.high)), logs.p)
+
+
+def beside_null(
+    values: Sequence[float], nulls: Sequence[float], kind: str | Kind, name: object, meaning: str
+) -> Scalar:  # fmt: skip
+    """The mean over seeds, compared with the mean of each seed's null by a t test paired by seed."""
+    drawn = t_mean(nulls)
+    found = replace(t_mean(values), p=t_mean(np.subtract(values, nulls)).p)
+    null = Null(f"{name}, mean over seeds", drawn.value, (float(np.min(nulls)), float(np.max(nulls))))
+    scalar = scalar_over_seeds(found, kind, null, len(values), meaning)
+    # equal values in all networks are no lack of power, unless the nulls scatter too far
+    is_open = scalar.interval is None and scalar.p is not None and scalar.p > ALPHA
+    return replace(scalar, underpowered=len(values) == 1 or is_open)
+
+
+class CheckedStudy(Study, Checked):
+    """A study that validates its fields."""
+
+    rules: ClassVar[Mapping[str, int | Rule]] = {"seeds": DISTINCT, "n": 20, "n_pool": 20}
+
+    @property
+    def asked(self) -> str:
+        return self.name
+
+
+class NetworkStudy(CheckedStudy):
+    """A study that reads its networks one by one, and averages or compares what it read.
+
+    `numbers` (kind, null, meaning) are averaged; `more` has the units of further ones. All are columns of the table
+    `networks`. If networks have nulls of their own, or `beside_untrained` those of an untrained copy, the null of a
+    number is their name.
+    """
+
+    numbers: ClassVar[Mapping[str, tuple[str, Null | str, str]]] = {}
+    more: ClassVar[Mapping[str, str]] = {}
+    beside_untrained: ClassVar[bool] = False
+    headline: ClassVar[tuple[str, ...]]
+    intervals: ClassVar[str] = "Intervals are over networks, one training each."
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        return ()
+
+    def models(self, work: Path, progress: Report) -> Iterator[tuple[Labels, Model, Task]]:
+        """Every network with its labels and its task."""
+        raise NotImplementedError
+
+    def read(self, model: Model, task: Task) -> dict[str, Any]:
+        """What one network gives: numbers (a value, a value and that of its null, or a `Scalar`), tables, `notes`."""
+        raise NotImplementedError
+
+    def scalars(self, rows: Rows, tables: Mapping[str, Table]) -> dict[str, Scalar]:
+        """The numbers of the study, from those of the networks and their stacked tables."""
+        found = {}
+        for name, about in self.numbers.items():
+            values, nulls = values_of(rows, name), [row[name][1] for row in rows if isinstance(row.get(name), tuple)]
+            if values:
+                found[name] = beside_null(values, nulls, *about) if nulls else mean_over_seeds(values, *about)
+        return found
+
+    def measure(self, work: Path, progress: Report) -> Findings:
+        from interp.loading.untrained import untrained_copy
+
+        models, rows, parts = [], [], dict[str, list[tuple[Labels, Table]]]()
+        notes = dict.fromkeys((self.intervals, *self.notes))
+        for i, (labels, model, task) in enumerate(self.models(work, progress), 1):
+            models.append((Path(model.name).name, model.fingerprint))
+            found, row = self.read(model, task), dict(labels)
+            untrained = self.read(untrained_copy(model, i)[0], task) if self.beside_untrained else {}
+            notes |= dict.fromkeys(found.pop("notes", ()))
+            for name, value in found.items():
+                if isinstance(value, Table):
+                    parts.setdefault(name, []).append((labels, value))
+                    continue
+                row[name] = (value, untrained[name]) if untrained and not isinstance(value, tuple) else value
+            rows.append(row)
+        tables = {"networks": self._table(rows)} if rows[-1].keys() > labels.keys() else {}
+        tables |= {name: stacked(each) for name, each in parts.items()} | {"models": fingerprint_table(models)}
+        return Findings(self.name, self.scalars(rows, tables), tables, notes=tuple(notes), headline=self.headline)
+
+    def _table(self, rows: Rows) -> Table:
+        """Every network by itself, with NaN for what it lacks, as numbers of deeper layers."""
+        units = {name: kind_of(kind).unit for name, (kind, *_) in self.numbers.items()} | dict(self.more)
+        units |= {name: each.unit for row in rows for name, each in row.items() if isinstance(each, Scalar)}
+        flat = [{k: v for name, each in row.items() for k, v in _columns(name, each).items()} for row in rows]
+        lacking = {name: np.nan for row in flat for name in row}
+        units = {name: units.get(name, LABEL) for row in rows for name in row}
+        return Table.from_rows([lacking | row for row in flat], units, "Every network by itself.")
+
+
+@dataclass(frozen=True)
+class TunnelStudy(NetworkStudy):
+    """A study of the networks `tunnels`: names or folder patterns with `*`, separated by commas."""
+
+    tunnels: str = "tunnel:bijection-gpt-neox"
+
+    def models(self, work: Path, progress: Report) -> Iterator[tuple[Labels, Model, Task]]:
+        for i, tunnel in enumerate(names := tunnels_named(self.tunnels), 1):
+            model = interp.load(tunnel)
+            if model.task is None:
+                found, fix = "no posterior is known of a language model", "Name a tunnel: `interp list tunnels`."
+                raise UsageError(asked=f"the tunnel {tunnel}", found=found, fix=fix)
+            yield {"network": Path(tunnel).name}, model, model.task
+            progress(i, len(names))
+
+
+class TrainedStudy(NetworkStudy):
+    """A study of networks that it trains: by default of `task` with `settings`, from each of `seeds`."""
+
+    keep: ClassVar[tuple[int, ...] | Literal["log"]] = ()
+
+    def trainings(self) -> Trainings:
+        """What is trained."""
+        return [({}, plan) for plan in plans_over_seeds(self, keep=self.keep)]
+
+    def models(self, work: Path, progress: Report) -> Iterator[tuple[Labels, Model, Task]]:
+        from ..plans.train_tunnel import train_tunnels
+
+        labels, plans = zip(*self.trainings(), strict=True)
+        n, total = len(plans), 2 * len(plans)  # each is trained, and then read
+        for i, training in enumerate(train_tunnels(plans, work, part_of(progress, total))):
+            yield labels[i] | {"seed": plans[i].recipe.seed}, interp.load(str(training.folder)), plans[i].task
+            progress(n + i + 1, total)
 
 
 def plans_over_seeds(
@@ -42,31 +238,25 @@ def plans_over_seeds(
     kind = load_entry("tunnel", task or study.task)
     given = by_name([*read_settings(study.settings).items(), *(fixed or {}).items()])
     if "seed" in given:
-        found = f"seed={given['seed']} is among the settings, and seeds are named by themselves"
+        found = f"seed={given['seed']} is among the settings, and seeds are a field of the study"
         raise study.refusal(found, f"Write seeds={given['seed']} instead.")
     return [make_plan(kind, {**given, "seed": n}, variant=f"{variant}seed{n}", keep=keep) for n in study.seeds]
 
 
-def trained(plans: "Sequence[TrainingPlan]", work: Path, progress: Report) -> "Iterator[FinishedTraining]":
-    """Train all side by side, then yield them one by one; progress counts trainings and finished readings."""
-    from ..plans.train_tunnel import train_tunnels
-
-    finished = train_tunnels(plans, work, part_of(progress, 2 * len(plans)))
-    for i, training in enumerate(finished, 1):
-        yield training
-        progress(len(plans) + i, 2 * len(plans))
-
-
-def read_by_probes(
-    plans: "Sequence[TrainingPlan]", work: Path, progress: Report, probes: Mapping[str, Mapping[str, Any]], n_pool: int
-) -> tuple[list[Mapping[str, Findings]], list[float], Table]:
-    """Train all and run `probes` (settings by name) on each: the findings, the KL of each, and the models."""
-    finished, found = [], []
-    for training in trained(plans, work, progress):
-        found.append(read_by(probes, str(training.folder), n_pool=n_pool))
-        finished.append(training)
-    kl_bits = [training.card.figures["kl_bits"].value for training in finished]
-    return found, kl_bits, models_table(finished)
+def tunnels_named(patterns: str) -> list[str]:
+    """The tunnels in a comma-separated list of names and of folder patterns with `*`."""
+    found = []
+    for each in split_commas(patterns):
+        anchor = Path(each).anchor
+        folders = Path(anchor).glob(str(Path(each).relative_to(anchor))) if "*" in each else [each]
+        found.append(sorted(map(str, folders)))
+    if not found or not all(found):
+        raise UsageError(
+            asked=f"the tunnels {patterns}",
+            found="no folder matches",
+            fix="Train some (`interp tunnel train`), or name one that is shipped: tunnel:bijection-gpt-neox.",
+        )
+    return [name for names in found for name in names]
 
 
 def read_by(probes: Mapping[str, Mapping[str, Any]], model: Model | str, **of_run: Any) -> Mapping[str, Findings]:
@@ -75,20 +265,22 @@ def read_by(probes: Mapping[str, Mapping[str, Any]], model: Model | str, **of_ru
     return interp.run(model, probes=list(probes), settings=settings, out=None, quiet=True, **of_run).findings
 
 
-def scalars_table(
-    rows: Iterable[Mapping[str, Any]], units: Mapping[str, str], *, with_p: bool = False,
-    caption: str = "Each network by itself; intervals are over sequences.",
-) -> Table:  # fmt: skip
-    """One row per network: its labels and its numbers with their intervals, NaN where one is missing."""
+def kl_of(model: Model) -> float:
+    """KL(exact posterior || prediction) in bits, as the card of a trained network has it."""
+    assert model.card is not None, "a tunnel has one"
+    return model.card["figures"]["kl_bits"]["value"]
 
-    def columns(name: str, given: Any) -> dict[str, Any]:
-        if isinstance(given, Scalar):
-            p = given.p if with_p else None
-            return number_columns(name, given.value, given.interval or (np.nan, np.nan), p=p)
-        return {name: given} if given is not None else number_columns(name, np.nan, (np.nan, np.nan))
 
-    found = [{k: v for name in units for k, v in columns(name, row.get(name)).items()} for row in rows]
-    return Table.from_rows(found, units, caption)
+def value_and_null(scalar: Scalar) -> tuple[float, float]:
+    """The value of a number of a probe, and that of its null."""
+    assert scalar.null is not None, "the probe gives a null with this number"
+    return scalar.value, scalar.null.value
+
+
+def values_of(rows: Rows, name: str, **labels: object) -> list[float]:
+    """A number of every network that has it, of those with these labels."""
+    found = [row[name] for row in rows if name in row and all(row[of] == label for of, label in labels.items())]
+    return [float(each[0] if isinstance(each, tuple) else each) for each in found]
 
 
 def by_network(table: Table, name: str, of: Callable[[np.ndarray], Any] = np.mean, **labels: object) -> list[float]:
@@ -98,11 +290,18 @@ def by_network(table: Table, name: str, of: Callable[[np.ndarray], Any] = np.mea
     return [float(of(rows[name])) for _, rows in table.groups("seed")]
 
 
-def models_table(trainings: "Iterable[FinishedTraining]") -> Table:
-    """The trained networks with the fingerprints of their weights."""
-    from ..networks.weights import weights_fingerprint
+def stacked(parts: Sequence[tuple[Labels, Table]]) -> Table:
+    """The tables of several networks one below the other, with the labels of the networks as first columns."""
+    labels, first = parts[0]
+    columns = [{name: [label] for name, label in mine.items()} | dict(table.columns) for mine, table in parts]
+    return Table.stacked(columns, dict.fromkeys(labels, LABEL) | dict(first.units), first.caption)
 
-    return fingerprint_table((each.card.name, weights_fingerprint(each.folder)) for each in trainings)
+
+def _columns(name: str, value: Any) -> dict[str, Any]:
+    """A label or a number, with its null, or as a `Scalar` with its interval and p."""
+    if isinstance(value, Scalar):
+        return number_columns(name, value.value, value.interval or (np.nan, np.nan), p=value.p)
+    return {name: value[0], f"{name}_null": value[1]} if isinstance(value, tuple) else {name: value}
 
 
 def fingerprint_table(models: Iterable[tuple[str, str]]) -> Table:
@@ -110,159 +309,3 @@ def fingerprint_table(models: Iterable[tuple[str, str]]) -> Table:
     rows = [{"model": name, "fingerprint": fingerprint} for name, fingerprint in models]
     caption = "Networks behind these numbers, with the fingerprints of their weights."
     return Table.from_rows(rows, {"model": LABEL, "fingerprint": LABEL}, caption)
-
-
-def scalar_over_seeds(
-    found: TMean, unit: str, null: Null | str, n: int, meaning: str, *,
-    method: str = METHOD, no_spread: str = "all seeds give the same",
-) -> Scalar:  # fmt: skip
-    """A number with its interval over `n` seeds, or the reason for none: one seed, or `no_spread` between them."""
-    reason = "one seed" if n == 1 else no_spread
-    interval = Interval(found.low, found.high, method) if found.low < found.high else reason
-    p = None if isinstance(null, str) else found.p
-    return Scalar.of(found.value, unit, interval, null, p=p, n=n, n_unit="seed", meaning=meaning)
-
-
-def mean_scalar(values: Sequence[float], unit: str, null: Null | str, meaning: str) -> Scalar:
-    """The mean over seeds of a quantity that is never negative; its interval is cut at 0."""
-    found = t_mean(values)
-    not_negative = replace(found, low=float(np.maximum(found.low, 0.0)), p=np.nan)
-    return scalar_over_seeds(not_negative, unit, null, len(values), meaning)
-
-
-def mean_over_seeds(
-    values: Sequence[float], unit: str, null: Null | str, meaning: str, method: str = METHOD
-) -> Scalar:  # fmt: skip
-    """The mean over seeds, with the p of the t test against 0 if there is a null."""
-    scalar = scalar_over_seeds(t_mean(values), unit, null, len(values), meaning, method=method)
-    return replace(scalar, underpowered=scalar.interval is None)
-
-
-def difference_scalar(first: Sequence[float], second: Sequence[float], unit: str, meaning: str) -> Scalar:
-    """The mean of `first` minus `second`, paired by seed, with the p of the paired t test."""
-    null = Null("no difference", 0.0, (0.0, 0.0))
-    return mean_over_seeds(list(np.subtract(first, second)), unit, null, meaning, PAIRED)
-
-
-def ratio_scalar(first: Sequence[float], second: Sequence[float], meaning: str) -> Scalar:
-    """The geometric mean of `first` over `second`, paired by seed; interval and test are on the log scale."""
-    found, null = geometric(t_mean(np.log(np.divide(first, second)))), Null("no difference", 1.0, (1.0, 1.0))
-    scalar = scalar_over_seeds(found, "1", null, len(first), meaning, method=PAIRED)
-    return replace(scalar, underpowered=scalar.interval is None)
-
-
-def geometric(logs: TMean) -> TMean:
-    """A mean of logarithms as a geometric mean."""
-    return TMean(float(np.exp(logs.value)), float(np.exp(logs.low)), float(np.exp(logs.high)), logs.p)
-
-
-def beside_null(
-    values: Sequence[float], nulls: Sequence[float], unit: str, name: str, meaning: str
-) -> Scalar:  # fmt: skip
-    """The mean over seeds, compared with the mean of each seed's null by a t test paired by seed."""
-    drawn = t_mean(nulls)
-    found = replace(t_mean(values), p=t_mean(np.subtract(values, nulls)).p)
-    null = Null(f"{name}, mean over seeds", drawn.value, (float(np.min(nulls)), float(np.max(nulls))))
-    scalar = scalar_over_seeds(found, unit, null, len(values), meaning)
-    # equal values in all networks are no lack of power, unless the nulls scatter too far
-    is_open = scalar.interval is None and scalar.p is not None and scalar.p > ALPHA
-    return replace(scalar, underpowered=len(values) == 1 or is_open)
-
-
-def value_and_null(scalar: Scalar) -> tuple[float, float]:
-    """The value of a number of a probe, and that of its null."""
-    assert scalar.null is not None, "the probe gives a null with this number"
-    return scalar.value, scalar.null.value
-
-
-class CheckedStudy(Study, Checked):
-    """A study that validates its fields."""
-
-    rules: ClassVar[Mapping[str, int | Rule]] = {"seeds": DISTINCT, "n": 20, "n_pool": 20}
-
-    @property
-    def asked(self) -> str:
-        return self.name
-
-
-@dataclass(frozen=True)
-class NetworkStudy(CheckedStudy):
-    """A study that reads networks one by one and compares means over them with means of their nulls.
-
-    `read` returns numbers by name, each alone or with its null value. Without one, and `beside_untrained`, the null is
-    the number of an untrained copy; else `meanings` (unit, null, meaning by name) has it. Numbers of `more` (units by
-    name) appear only in the table of networks; an entry named in `layouts` (units, caption) holds columns of a table.
-    """
-
-    tunnels: str = "tunnel:bijection-gpt-neox"
-
-    meanings: ClassVar[Mapping[str, tuple[str, Any, str]]]
-    headline: ClassVar[tuple[str, ...]]
-    more: ClassVar[Mapping[str, str]] = {}
-    layouts: ClassVar[Mapping[str, tuple[Mapping[str, str], str]]] = {}
-    notes: ClassVar[tuple[str, ...]] = ()
-    beside_untrained: ClassVar[bool] = False
-
-    def read(self, model: Model, task: Task) -> dict[str, Any]:
-        """The numbers of one network, and its columns of further tables."""
-        raise NotImplementedError
-
-    def measure(self, work: Path, progress: Report) -> Findings:
-        from interp.loading.untrained import untrained_copy
-
-        models, rows, parts = [], [], {name: [] for name in self.layouts}
-        for i, (tunnel, model, task) in enumerate(opened(self.tunnels, progress), 1):
-            models.append((tunnel, model.fingerprint))
-            found = self.read(model, task)
-            untrained = self.read(untrained_copy(model, i)[0], task) if self.beside_untrained else {}
-            for name in parts:
-                parts[name].append({"network": Path(model.name).name} | found.pop(name))
-            row = {"network": tunnel}
-            for name, value in found.items():
-                row[name], null = value if isinstance(value, tuple) else (value, untrained.get(name))
-                row |= {} if null is None else {f"{name} null": null}
-            rows.append(row)
-        units = {"network": LABEL} | {of: unit for of, (unit, *_) in self.meanings.items()} | dict(self.more)
-        scalars = {}
-        for of, (unit, null, meaning) in self.meanings.items():
-            values, nulls = ([row[name] for row in rows if name in row] for name in (of, f"{of} null"))
-            if nulls:
-                scalars[of] = beside_null(values, nulls, unit, null, meaning)
-            elif values:
-                scalars[of] = mean_over_seeds(values, unit, null, meaning)
-        lacking = {of: np.nan for row in rows for of in row}  # as those of deeper layers, in a shallower network
-        units = {of: units[of.removesuffix(" null")] for of in lacking}
-        rows = [lacking | row for row in rows]
-        networks = Table.from_rows(rows, units, "Every network beside what stands for chance.")
-        notes = ("Intervals are over networks, one training each.", *self.notes)
-        tables = {"networks": networks, "models": fingerprint_table(models)}
-        for name, (columns, caption) in self.layouts.items():
-            tables[name] = Table.stacked(parts[name], {"network": LABEL} | dict(columns), caption)
-        return Findings(self.name, scalars, tables, notes=notes, headline=self.headline)
-
-
-def opened(pattern: str, progress: Report) -> Iterator[tuple[str, Model, Task]]:
-    """Folder name, model and task of each tunnel that `pattern` names, loaded one by one."""
-    for i, tunnel in enumerate(names := tunnels_named(pattern), 1):
-        model = interp.load(tunnel)
-        if model.task is None:
-            found, fix = "no posterior is known of a language model", "Name a tunnel: `interp list tunnels`."
-            raise UsageError(asked=f"the tunnel {tunnel}", found=found, fix=fix)
-        yield Path(tunnel).name, model, model.task
-        progress(i, len(names))
-
-
-def tunnels_named(pattern: str) -> list[str]:
-    """The tunnels in a comma-separated list of names and of folder patterns with `*`."""
-    if "," in pattern:
-        return [name for each in pattern.split(",") for name in tunnels_named(each)]
-    anchor = Path(pattern).anchor
-    given = Path(anchor).glob(str(Path(pattern).relative_to(anchor))) if "*" in pattern else [pattern]
-    found = sorted(map(str, given))
-    if not found:
-        raise UsageError(
-            asked=f"the tunnels {pattern}",
-            found="no folder matches",
-            fix="Train some (`interp tunnel train`), or name one that is shipped: tunnel:bijection-gpt-neox.",
-        )
-    return found

@@ -3,18 +3,18 @@
 Source: Paper II (arXiv 2512.22473), which shows the course of one training.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
-from interp.findings import Findings, Null, Scalar
-from interp.system.progress import Report
-from interp.table import LABEL, Table
+from interp.findings import Null, Scalar
+from interp.model import Model
+from interp.table import Table
+from interp.tunnel import Task
 
-from .over_seeds import CheckedStudy, mean_over_seeds, plans_over_seeds, ratio_scalar, read_by_probes, scalars_table
+from .over_seeds import Rows, TrainedStudy, mean_over_seeds, ratio_scalar, read_by
 
 PROBE = "dynamics"
 EXCHANGED = {
@@ -30,7 +30,7 @@ _COURSES = {"step": "steps", "kl": "bits", "frame_tv": "fraction", "value_distan
 
 
 @dataclass(frozen=True)
-class TrainingCourses(CheckedStudy):
+class TrainingCourses(TrainedStudy):
     """Trainings of `task` from each of `seeds`; `settings` are field=value of the task, the network or the recipe.
 
     The probe `dynamics` reads `n_pool` sequences at every checkpoint, with `n_permutations` and `n_bootstrap`.
@@ -46,40 +46,32 @@ class TrainingCourses(CheckedStudy):
     name: ClassVar[str] = "training_courses"
     question: ClassVar[str] = "Does attention settle before precision does, in one training as in another?"
 
-    def measure(self, work: Path, progress: Report) -> Findings:
+    headline = (*EXCHANGED, *INDICES)
+    keep = "log"
+    notes = (
+        "Every training is read at its own checkpoints, and distances are from its own end. A course of which a seed "
+        "does not say between which checkpoints it settles leaves its index underpowered. Indices describe distances "
+        "and have no p; what patterns do is asked by exchanging them with the end's.",
+    )
+
+    def read(self, model: Model, task: Task) -> dict[str, Any]:
         settings = {name: getattr(self, name) for name in ("n_permutations", "n_bootstrap")}
-        probes = {PROBE: settings | {"n_exchanged": self.n_pool}}
-        read, _, models = read_by_probes(plans_over_seeds(self, keep="log"), work, progress, probes, self.n_pool)
-        found = [findings[PROBE] for findings in read]
-        by_seed = [({"seed": seed}, each) for seed, each in zip(self.seeds, found, strict=True)]
-        seeds = scalars_table(
-            (seed | dict(each.scalars) for seed, each in by_seed),
-            {"seed": LABEL} | dict.fromkeys((*_SHARES, *INDICES), "1") | dict.fromkeys(_STEPS, "steps"),
-            caption="Each training by itself; intervals are over sequences, checkpoints held fixed.",
-        )
-        courses = Table.stacked(
-            [seed | {name: each.tables["by_step"][name] for name in _COURSES} for seed, each in by_seed],
-            {"seed": LABEL, **_COURSES},
+        found = read_by({PROBE: settings | {"n_exchanged": self.n_pool}}, model, n_pool=self.n_pool)[PROBE]
+        courses = Table(
+            {name: found.tables["by_step"][name] for name in _COURSES}, _COURSES,
             "Every training at its checkpoints: KL from the posterior, and the distance of attention rows (total "
             "variation) and of values from those of its own end.",
-        )
-        return Findings(
-            self.name,
-            {name: exchange_over_seeds(name, found) for name in EXCHANGED}
-            | {name: index_over_seeds(name, found) for name in INDICES},
-            {"seeds": seeds, "courses": courses, "models": models},
-            notes=(
-                "Every training is read at its own checkpoints, and distances are from its own end. A course of which "
-                "a seed does not say between which checkpoints it settles leaves its index underpowered. Indices "
-                "describe distances and have no p; what patterns do is asked by exchanging them with the end's.",
-            ),
-            headline=(*EXCHANGED, *INDICES),
-        )
+        )  # fmt: skip
+        return {name: found[name] for name in (*_SHARES, *INDICES, *_STEPS)} | {"courses": courses}
+
+    def scalars(self, rows: Rows, tables: Mapping[str, Table]) -> dict[str, Scalar]:
+        exchanged = {name: exchange_over_seeds(name, rows) for name in EXCHANGED}
+        return exchanged | {name: index_over_seeds(name, rows) for name in INDICES}
 
 
-def index_over_seeds(name: str, found: Sequence[Findings]) -> Scalar:
+def index_over_seeds(name: str, rows: Rows) -> Scalar:
     """The geometric mean of an index over trainings; underpowered if it is in any of them."""
-    given = [findings[name] for findings in found]
+    given = [row[name] for row in rows]
     undefined = next((s for s in given if not np.isfinite(s.value)), None)
     if undefined is not None:
         reason = f"in a training {undefined.interval_reason}"
@@ -91,11 +83,11 @@ def index_over_seeds(name: str, found: Sequence[Findings]) -> Scalar:
     return replace(pooled, null=None, null_reason=null_reason, p=None, underpowered=underpowered)
 
 
-def exchange_over_seeds(name: str, found: Sequence[Findings]) -> Scalar:
+def exchange_over_seeds(name: str, rows: Rows) -> Scalar:
     """The mean of a share over trainings; the lead has the null 0, shares have none."""
     is_lead = name == "exchange_lead_share"
-    patterns, network = ([each[of].value for each in found] for of in _SHARES)
-    values = list(np.subtract(network, patterns)) if is_lead else [each[name].value for each in found]
+    patterns, network = ([row[of].value for row in rows] for of in _SHARES)
+    values = list(np.subtract(network, patterns)) if is_lead else [row[name].value for row in rows]
     if not np.isfinite(values).all():
         reason = "in a training no checkpoint is clearly worse than the end"
         return Scalar.undefined(reason, underpowered=True, n=len(values), n_unit="seed", meaning=EXCHANGED[name])

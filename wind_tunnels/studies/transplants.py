@@ -30,7 +30,7 @@ from interp.statistics.cosines import random_rotations, random_subspace
 from interp.tunnel import Task
 
 from .moving_programs import ending_in, modulus, moving_programs, onward, predicted_values, prompts_of, run
-from .over_seeds import NetworkStudy
+from .over_seeds import TunnelStudy
 
 STREAM, PREDICTED = Need("resid"), Need("next_log_prob")
 N_RANDOM = 20
@@ -48,22 +48,22 @@ _BY_DEPTH = {
     "update_rescued": (_OTHER_UPDATE, "how often the right value is predicted with the update alone of the same "
                        "program at another value"),
 }  # fmt: skip
-_MEANINGS: Mapping[str, tuple[str, str, str]] = {
-    "donor_accuracy": ("fraction", _CHANCE, "how often the right value is predicted inside the horizon"),
-    "unedited_accuracy": ("fraction", _CHANCE, "how often it is predicted beyond the horizon"),
+_NUMBERS: Mapping[str, tuple[str, str, str]] = {
+    "donor_accuracy": ("share", _CHANCE, "how often the right value is predicted inside the horizon"),
+    "unedited_accuracy": ("share", _CHANCE, "how often it is predicted beyond the horizon"),
     **{
-        f"{of}_depth{depth}": ("fraction", null, f"{meaning}, at depth {depth}")
+        f"{of}_depth{depth}": ("share", null, f"{meaning}, at depth {depth}")
         for of, (null, meaning) in _BY_DEPTH.items()
         for depth in range(1, MOST_DEPTH)
     },
-    "frame_rotated": ("fraction", _SUBSPACE,
+    "frame_rotated": ("share", _SUBSPACE,
                       "how often the matched donor's answer survives a rotation within the hypotheses' embeddings"),
-    "complement_rotated": ("fraction", _SUBSPACE, "how often it survives a rotation within their complement"),
+    "complement_rotated": ("share", _SUBSPACE, "how often it survives a rotation within their complement"),
 }  # fmt: skip
 
 
 @dataclass(frozen=True)
-class Transplants(NetworkStudy):
+class Transplants(TunnelStudy):
     """Recurrence networks (a name or a folder pattern with `*`), `n` programs each, read after `seen` values."""
 
     tunnels: str = "tunnel:recurrence-gpt-neox-horizon"
@@ -77,7 +77,7 @@ class Transplants(NetworkStudy):
 
     headline = ("rescued_depth1", "redirected_depth1")
     notes = ("Depth 1 lies behind the first block.",)
-    meanings = _MEANINGS
+    numbers = _NUMBERS
 
     @property
     def rules(self) -> Mapping[str, int]:  # pyrefly: ignore[bad-override]

@@ -1,20 +1,24 @@
 """The study `tunnel_training`: networks trained on one task, as by `interp tunnel train`, with their figures."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
-from interp.findings import Findings, Scalar
-from interp.system.progress import Report
-from interp.table import LABEL, Table
+import numpy as np
 
-from ..evaluation.evaluation import SIGNED, Evaluation, figure_scalars
-from .over_seeds import CheckedStudy, mean_over_seeds, mean_scalar, models_table, plans_over_seeds, trained
+from interp.findings import Scalar
+from interp.model import Model
+from interp.table import Table
+from interp.tunnel import Task
+
+from ..evaluation.evaluation import AT_MOST_1, SIGNED, figure_scalars
+from .over_seeds import Kind, Rows, TrainedStudy, mean_over_seeds, mean_scalar, values_of
+
+OF_ONE_OR_MORE = "Intervals are over sequences for one network, and over networks, one training each, for several."
 
 
 @dataclass(frozen=True)
-class TunnelTraining(CheckedStudy):
+class TunnelTraining(TrainedStudy):
     """A training of `task` from each of `seeds`; `settings` are field=value of the task, the network or the recipe."""
 
     task: str = "bijection"
@@ -24,44 +28,32 @@ class TunnelTraining(CheckedStudy):
     name: ClassVar[str] = "tunnel_training"
     question: ClassVar[str] = "How close does a network of these sizes come to the exact posterior of this task?"
 
-    def measure(self, work: Path, progress: Report) -> Findings:
+    headline = ("kl_bits", "mae_per_sequence_bits")
+    intervals = OF_ONE_OR_MORE
+
+    def read(self, model: Model, task: Task) -> dict[str, Any]:
         from ..evaluation.checkpoint import EVAL_SEED, evaluate_model
-        from ..networks.weights import load_weights
 
-        plans = plans_over_seeds(self)
-        trainings = [*trained(plans, work, progress)]
-        found = [
-            evaluate_model(load_weights(training.folder), plan.task, horizon=plan.recipe.horizon)
-            for training, plan in zip(trainings, plans, strict=True)
-        ]
-        card, tables = trainings[0].card, [evaluation.by_position for evaluation in found]
-        what = "One training" if len(found) == 1 else f"{len(found)} trainings; intervals are over them"
-        sizes = f"{card.n_parameters:,} parameters, {card.step} steps"
-        return Findings(
-            self.name,
-            evaluation_scalars(found),
-            {
-                "by_position": Table.stacked(
-                    [{"seed": seed, **table.columns} for seed, table in zip(self.seeds, tables, strict=True)],
-                    {"seed": LABEL, **tables[0].units}, tables[0].caption,
-                ),
-                "baselines": found[0].baselines,
-                "models": models_table(trainings),
-            },
-            notes=(*found[0].notes, f"{what}: {sizes}. Fresh sequences, seed {EVAL_SEED}."),
-            headline=("kl_bits", "mae_per_sequence_bits"),
-        )  # fmt: skip
+        assert model.card is not None, "a training leaves one"
+        found = evaluate_model(model.module, task, horizon=model.card["recipe"]["horizon"])
+        sizes = f"{model.info.n_parameters:,} parameters, {model.card['step']} steps"
+        notes = (*found.notes, f"{sizes}. Fresh sequences, seed {EVAL_SEED}.")
+        baselines = {"baselines": found.baselines} if model.card["seed"] == self.seeds[0] else {}  # the same for all
+        return figure_scalars(found) | {"by_position": found.by_position, "notes": notes} | baselines
+
+    def scalars(self, rows: Rows, tables: Mapping[str, Table]) -> dict[str, Scalar]:
+        return evaluation_scalars(rows)
 
 
-def evaluation_scalars(found: Sequence[Evaluation]) -> dict[str, Scalar]:
+def evaluation_scalars(rows: Rows) -> dict[str, Scalar]:
     """The figures of one network, or their means over networks evaluated on the same sequences."""
-    of_first = figure_scalars(found[0])
-    if len(found) == 1:
-        return of_first
-    return {
-        name: (mean_over_seeds if name.endswith(SIGNED) else mean_scalar)(
-            [evaluation.figures[name].value for evaluation in found],
-            scalar.unit, scalar.null or scalar.null_reason, scalar.meaning,
-        )
-        for name, scalar in of_first.items()
-    }  # fmt: skip
+    of_first = {name: each for name, each in rows[0].items() if isinstance(each, Scalar)}
+    return of_first if len(rows) == 1 else {name: _mean(name, rows) for name in of_first}
+
+
+def _mean(name: str, rows: Rows) -> Scalar:
+    first, figure = rows[0][name], name.removesuffix("_own")
+    is_signed, most = figure.endswith(SIGNED), 1.0 if figure.endswith(AT_MOST_1) else np.inf
+    kind = Kind(first.unit, -np.inf if is_signed else 0.0, most)
+    mean = mean_over_seeds if is_signed else mean_scalar
+    return mean(values_of(rows, name), kind, first.null or first.null_reason, first.meaning)

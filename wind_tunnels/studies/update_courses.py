@@ -12,21 +12,21 @@ import numpy as np
 from jaxtyping import Float
 
 import interp
-from interp.findings import Null
 from interp.loading.sources import kept_steps
 from interp.model import Model
 from interp.need import Need
 from interp.system.progress import no_report
+from interp.table import Table
 from interp.tunnel import Task
 
-from .over_seeds import NetworkStudy, value_and_null
+from .over_seeds import NO_DIFFERENCE, TunnelStudy, value_and_null
 
 MATRICES = ("W_Q", "W_K", "W_V")
 _LEAST_KEPT = 4
 
 
 @dataclass(frozen=True)
-class UpdateCourses(NetworkStudy):
+class UpdateCourses(TunnelStudy):
     """Trainings that kept their weights: `tunnels` is a folder, or a pattern of folders with `*`.
 
     `n_prompts` sequences for each gradient; `n_permutations` of the advantages.
@@ -45,30 +45,20 @@ class UpdateCourses(NetworkStudy):
         "Advantages and changes of attention are of the last layer, updates of all. A rate that falls to 0, and an "
         "optimiser that makes all updates alike in length, are in the shares of every projection.",
     )
-    meanings: ClassVar = {
+    numbers: ClassVar = {
         "moved_over_training": (
-            "fraction", "advantages permuted within rows",
+            "share", "advantages permuted within rows",
             "share of the attention that moved to values of positive advantage, mean over checkpoints",
         ),
         "frame_late_less_values": (
-            "fraction", Null("no difference", 0.0, (0.0, 0.0)),
+            "difference", NO_DIFFERENCE,
             "late share of the updates of W_Q and W_K less that of W_V, mean over layers",
         ),
         **{f"late_share_{name.lower()}": (
-            "fraction", "a description: a share of each training's own movement",
+            "share", "a description: a share of each training's own movement",
             f"share of the relative updates of {name} that comes after the first quarter, mean over layers",
         ) for name in MATRICES},
     }  # fmt: skip
-    layouts: ClassVar = {
-        "by_step": (
-            {"step": "steps", "moved": "fraction", "expected": "fraction"},
-            "Share of the attention that moved to values of positive advantage; expected: advantages permuted.",
-        ),
-        "by_layer": (
-            {"step_from": "steps", "layer": "layer"} | {name.lower(): "1" for name in MATRICES},
-            "Relative updates of the projections from one kept checkpoint to the next.",
-        ),
-    }
 
     def read(self, model: Model, task: Task) -> dict[str, Any]:
         from ..networks.weights import open_tunnel
@@ -76,7 +66,7 @@ class UpdateCourses(NetworkStudy):
         origin = open_tunnel(model.name)
         kept = kept_steps(origin.folder)
         if len(kept) < _LEAST_KEPT:
-            found = f"{model.name} is asked for its course, and it kept its weights at {len(kept)} steps"
+            found = f"{model.name} kept its weights at {len(kept)} steps"
             raise self.refusal(found, "Train it again with --keep log.")
         places = [*map(str, kept.values())]
         moved, expected = np.array([self._moved(where) for where in places]).T
@@ -89,9 +79,17 @@ class UpdateCourses(NetworkStudy):
             "moved_over_training": (float(moved.mean()), float(expected.mean())),
             "frame_late_less_values": float((late["W_Q"] + late["W_K"]) / 2 - late["W_V"]),
             **{f"late_share_{name.lower()}": float(share) for name, share in late.items()},
-            "by_step": {"step": steps, "moved": moved, "expected": expected},
-            "by_layer": {"step_from": np.repeat(steps, n_layers), "layer": np.tile(np.arange(n_layers), len(steps))}
-            | {name.lower(): each.ravel() for name, each in updates.items()},
+            "by_step": Table(
+                {"step": steps, "moved": moved, "expected": expected},
+                {"step": "steps", "moved": "fraction", "expected": "fraction"},
+                "Share of the attention that moved to values of positive advantage; expected: advantages permuted.",
+            ),
+            "by_layer": Table(
+                {"step_from": np.repeat(steps, n_layers), "layer": np.tile(np.arange(n_layers), len(steps))}
+                | {name.lower(): each.ravel() for name, each in updates.items()},
+                {"step_from": "steps", "layer": "layer"} | {name.lower(): "1" for name in MATRICES},
+                "Relative updates of the projections from one kept checkpoint to the next.",
+            ),
         }
 
     def _moved(self, where: str) -> tuple[float, float]:

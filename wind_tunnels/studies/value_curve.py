@@ -16,13 +16,13 @@ from interp.statistics.correlation import midranks, unit_length
 from interp.statistics.spectra import principal_axes
 from interp.tunnel import Task
 
-from .over_seeds import NetworkStudy
+from .over_seeds import TunnelStudy
 
 VALUES, UNTRAINED = Need("v"), "untrained copies"
 
 
 @dataclass(frozen=True)
-class ValueCurve(NetworkStudy):
+class ValueCurve(TunnelStudy):
     """Mean values of `tunnels` (a name or a folder pattern with `*`), each over `n_pool` sequences."""
 
     n_pool: int = 400
@@ -33,11 +33,11 @@ class ValueCurve(NetworkStudy):
     headline = ("pc1_share", "entropy_order")
     rules: ClassVar = {"n_pool": 20}
     beside_untrained = True
-    meanings: ClassVar = {
+    numbers: ClassVar = {
         "pc1_share": (
-            "fraction", UNTRAINED, "share of the variance of the mean values along their first principal axis",
+            "share", UNTRAINED, "share of the variance of the mean values along their first principal axis",
         ),
-        "entropy_order": ("1", UNTRAINED, "|Spearman's ρ| of that axis with the exact entropy"),
+        "entropy_order": ("cosine", UNTRAINED, "|Spearman's ρ| of that axis with the exact entropy"),
     }  # fmt: skip
 
     def read(self, model: Model, task: Task) -> dict[str, float]:

@@ -16,7 +16,7 @@ from interp.study import Study
 from tests.quick import quick
 from wind_tunnels.networks.weights import weights_fingerprint
 from wind_tunnels.plans.train_tunnel import make_plan, train_tunnels
-from wind_tunnels.studies.over_seeds import fingerprint_table, models_table
+from wind_tunnels.studies.over_seeds import fingerprint_table
 from wind_tunnels.tasks.bijection import Bijection
 
 CLAIMS = """
@@ -55,7 +55,9 @@ class ThreeNetworks(Study):
 
     def measure(self, work, progress):
         plans = [make_plan(Bijection, {**SMALL, "seed": seed}, variant=f"seed{seed}") for seed in (1, 2, 3)]
-        return counted(self.name, models_table(train_tunnels(plans, work, progress)))
+        trained = [training.folder for training in train_tunnels(plans, work, progress)]
+        models = fingerprint_table((folder.name, weights_fingerprint(folder)) for folder in trained)
+        return counted(self.name, models)
 
 
 @dataclass(frozen=True)

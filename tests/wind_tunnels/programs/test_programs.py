@@ -14,13 +14,13 @@ from interp.wind_tunnels.programs.task import (
     evaluate,
     read_card,
     read_program,
-    shipped_programs,
     true_directions,
 )
 from typer.testing import CliRunner
 
 import interp
 from interp.errors import ModelError, UnknownName, UsageError
+from interp.loading.sources import shipped_programs
 from tests.quick import quick
 
 NAMES = tuple(shipped_programs())

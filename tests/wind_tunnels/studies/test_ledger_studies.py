@@ -20,7 +20,7 @@ from scipy import stats
 
 import interp
 from interp.errors import UnknownName
-from interp.findings import Findings, Null, Scalar
+from interp.findings import Null, Scalar
 from interp.information import entropy_bits, total_variation
 from interp.records.tunnel_card import read_card
 from interp.running.spec import make_study
@@ -148,7 +148,7 @@ def test_primitives_are_means_index_over_seeds_what_the_cards_say(trained):
         a.figures["kl_bits"].value - b.figures["kl_bits"].value for a, b in zip(*reversed(cards.values()), strict=True)
     ]
     assert found["recall_mlp_position_kl_bits_beyond_gpt_neox"].value == pytest.approx(np.mean(gaps))
-    assert found.tables["runs"].n_rows == 4 and len(set(found.tables["models"]["fingerprint"].tolist())) == 4
+    assert found.tables["networks"].n_rows == 4 and len(set(found.tables["models"]["fingerprint"].tolist())) == 4
     assert any("2 steps" in note for note in found.notes)
 
 
@@ -176,7 +176,7 @@ def test_primitives_hold_filtering_against_the_best_window_reader(tmp_path):
         scalar = found[f"hmm_{name.replace('-', '_')}_kl_bits_beyond_window"]
         assert scalar.value == pytest.approx(np.mean(values)) and scalar.null.value == 0
         assert scalar.value > 0  # after two steps
-    assert "uniform_kl_bits" in found.tables["runs"] and "window-1_kl_bits" not in found.tables["runs"]
+    assert "uniform_kl_bits" in found.tables["networks"] and "window-1_kl_bits" not in found.tables["networks"]
 
 
 def test_a_shipped_filter_is_held_against_the_best_window_reader(tmp_path):
@@ -197,7 +197,7 @@ def test_what_is_trained_is_not_trained_again_and_shown(trained):
     _, found = trained
     (figure,) = QUICK.figures(found)
     shown = [trace for trace in figure.plot.data if trace.mode == "markers"]
-    assert sum(len(trace.x) for trace in shown) == 4 and figure.table == "runs"
+    assert sum(len(trace.x) for trace in shown) == 4 and figure.table == "networks"
     assert replace(QUICK, n_steps=None).command == (
         "interp study primitives --set tasks=recall --set networks=gpt-neox,mlp-position --set seeds=1,2"
     )
@@ -212,7 +212,7 @@ def test_late_attention_is_off_in_one_arm_alone(tmp_path):
     }
     assert silent["whole"] is None and tuple(silent["off"]) == (0, 1)
     assert read_card(tmp_path / "hmm-gpt-neox-off-seed1").parameters["K"] == 9
-    runs = found.tables["runs"]
+    runs = found.tables["networks"]
     within = dict(zip(runs["arm"].tolist(), runs["mae_per_sequence_bits_within"].tolist(), strict=True))
     assert found["error_within_ratio"].value == pytest.approx(within["off"] / within["whole"])
     assert found["error_within_ratio"].underpowered  # one seed
@@ -233,10 +233,10 @@ def test_a_training_is_an_ordinary_tunnel(tmp_path):
 def indexed(*values, unresolved=()):
     """One training a value, as the probe would have found it."""
     return [
-        Findings("dynamics", {"dissociation_index": Scalar(
+        {"dissociation_index": Scalar(
             value, "1", interval_reason="it does not settle" if np.isnan(value) else "not asked",
             null_reason="not asked", underpowered=i in unresolved, meaning="A over B. Frame between 1 and 2.",
-        )})
+        )}
         for i, value in enumerate(values)
     ]  # fmt: skip
 
@@ -258,10 +258,10 @@ def test_an_index_over_trainings_is_their_geometric_mean():
 def test_the_lead_of_attention_over_trainings_is_the_mean_difference_of_both_shares():
     shares = [(0.1, 1.0), (0.2, 0.9), (0.05, 1.1)]
     found = [
-        Findings("dynamics", {
+        {
             name: Scalar.of(value, "1", "not asked", "not asked")
             for name, value in zip(("patterns_share", "network_share"), pair, strict=True)
-        })
+        }
         for pair in shares
     ]  # fmt: skip
     test = stats.ttest_1samp([network - patterns for patterns, network in shares], 0.0)
@@ -271,7 +271,7 @@ def test_the_lead_of_attention_over_trainings_is_the_mean_difference_of_both_sha
     share = exchange_over_seeds("patterns_share", found)
     assert share.value == pytest.approx(0.35 / 3) and share.p is None and share.null is None
     assert exchange_over_seeds("patterns_share", found[:1]).underpowered
-    none = Findings("dynamics", {"patterns_share": Scalar.undefined("x"), "network_share": Scalar.undefined("x")})
+    none = {"patterns_share": Scalar.undefined("x"), "network_share": Scalar.undefined("x")}
     assert "clearly worse" in exchange_over_seeds("exchange_lead_share", [*found, none]).null_reason
 
 
@@ -281,7 +281,7 @@ def test_every_training_is_read_by_the_probe_at_its_own_checkpoints(tmp_path):
     settings = ("V=4", "L=3", "n_layers=1", "d_model=16", "n_steps=16", "batch=10", "n_copies=1", "curriculum=none")
     asked = {"n_permutations": 19, "n_bootstrap": 20}
     found = TrainingCourses(settings=settings, seeds=(1, 2), n_pool=20, **asked).measure(tmp_path, nothing)
-    seeds = found.tables["seeds"]
+    seeds = found.tables["networks"]
     assert seeds["seed"].tolist() == [1, 2]
     for row, seed in enumerate((1, 2)):
         folder = tmp_path / f"bijection-gpt-neox-seed{seed}"
@@ -314,3 +314,4 @@ def test_pairs_over_seeds_are_t_tested_and_one_seed_says_so():
     for values, reason in (([1.0], "one seed"), ([1.0, 1.0, 1.0], "all seeds give the same")):
         alone = mean_scalar(values, "bits", nothing_there, "x")
         assert alone.value == 1.0 and alone.interval is None and alone.interval_reason == reason
+        assert alone.standing() == ("unjudged" if len(values) == 1 else "above")

@@ -12,7 +12,7 @@ from interp.wind_tunnels.studies.fine_tuning import ARMS, FineTuning, distances,
 from interp.wind_tunnels.studies.j_spaces import JSpaces
 from interp.wind_tunnels.studies.moving_programs import ending_in, moving_programs, onward, prompts_of, run
 from interp.wind_tunnels.studies.other_variants import OtherVariants
-from interp.wind_tunnels.studies.over_seeds import NetworkStudy, beside_null, tunnels_named
+from interp.wind_tunnels.studies.over_seeds import NetworkStudy, beside_null, mean_over_seeds, tunnels_named
 from interp.wind_tunnels.studies.transplants import Transplants, _rotated
 from interp.wind_tunnels.studies.update_courses import UpdateCourses, late_share
 from interp.wind_tunnels.studies.value_curve import ValueCurve
@@ -109,21 +109,23 @@ def test_mean_values_are_those_of_rows_of_equal_entropy(tmp_path):
     assert found["pc1_share"].value == pytest.approx(lengths[0] ** 2 / (lengths**2).sum())
     assert found["entropy_order"].value == pytest.approx(abs(stats.spearmanr(left[:, 0], levels)[0]))
     table = found.tables["networks"]
-    assert found["pc1_share"].null.value == pytest.approx(float(table["pc1_share null"][0]))
+    assert found["pc1_share"].null.value == pytest.approx(float(table["pc1_share_null"][0]))
     untrained = ValueCurve(n_pool=60).read(untrained_copy(model, 1)[0], model.task)
     assert found["pc1_share"].null.value == untrained["pc1_share"] < found["pc1_share"].value
 
 
 @pytest.mark.parametrize("order", [slice(None), slice(None, None, -1)], ids=["deeper first", "deeper last"])
-def test_what_one_network_has_and_another_lacks_is_a_mean_over_those_that_have_it(order, tmp_path, monkeypatch):
+def test_what_one_network_has_and_another_lacks_is_a_mean_over_those_that_have_it(order, tmp_path):
     model = interp.load(TUNNEL)
     found = {"deep": {"a": (1.0, 0.5), "b": (0.8, 0.2)}, "flat": {"a": (3.0, 0.5)}}
-    read = [(name, replace(model, info=replace(model.info, name=name)), model.task) for name in found][order]
-    monkeypatch.setattr("interp.wind_tunnels.studies.over_seeds.opened", lambda *_: iter(read))
+    named = [({"network": name}, replace(model, info=replace(model.info, name=name)), model.task) for name in found]
 
     class Planted(NetworkStudy):
         name, question, headline = "planted", "Is it found?", ("a",)
-        meanings = dict.fromkeys("ab", ("1", "chance", "a number"))
+        numbers = dict.fromkeys("ab", ("1", "chance", "a number"))
+
+        def models(self, work, progress):
+            return iter(named[order])
 
         def read(self, model, task):
             return found[model.name]
@@ -132,7 +134,7 @@ def test_what_one_network_has_and_another_lacks_is_a_mean_over_those_that_have_i
     assert (measured["a"].value, measured["a"].n, measured["b"].value, measured["b"].n) == (2.0, 2, 0.8, 1)
     assert measured["b"].null.value == 0.2
     table = measured.to_frame("networks").set_index("network")
-    assert table.loc["deep", "b"] == 0.8 and np.isnan(table.loc["flat", ["b", "b null"]].astype(float)).all()
+    assert table.loc["deep", "b"] == 0.8 and np.isnan(table.loc["flat", ["b", "b_null"]].astype(float)).all()
 
 
 def test_a_number_beside_its_null_is_paired_by_seed():
@@ -141,6 +143,21 @@ def test_a_number_beside_its_null_is_paired_by_seed():
     assert found.p == pytest.approx(stats.ttest_rel(values, nulls).pvalue)
     assert found.interval == pytest.approx(stats.t.interval(0.95, 2, np.mean(values), stats.sem(values)))
     assert (found.null.value, found.null.band) == (pytest.approx(0.2), (0.1, 0.3)) and found.n_unit == "seed"
+
+
+@pytest.mark.parametrize(
+    ("kind", "values", "bounds"),
+    [
+        ("share", [0.5, 0.9], (0, 1)), ("correlation", [0.2, -0.9], (-1, 1)), ("error", [0.1, 0.4], (0, None)),
+        ("r2", [0.6, 0.9], (None, 1)), ("bits", [0.1, 0.4], (None, None)), ("fraction", [0.5, 0.9], (None, None)),
+    ],
+)  # fmt: skip
+def test_an_interval_over_two_networks_ends_where_values_are_impossible(kind, values, bounds):
+    beyond = stats.t.interval(0.95, 1, np.mean(values), stats.sem(values))
+    expected = [own if bound is None else bound for own, bound in zip(beyond, bounds, strict=True)]
+    for found in (mean_over_seeds(values, kind, "none", "x"), beside_null(values, [0.1, 0.2], kind, "chance", "x")):
+        assert found.interval == pytest.approx(expected)
+        assert found.unit == ("bits" if kind in ("error", "bits") else "1" if kind == "correlation" else "fraction")
 
 
 @pytest.mark.parametrize(
@@ -162,8 +179,9 @@ def test_a_pattern_names_the_folders_that_match(tmp_path):
         (tmp_path / name).mkdir()
     assert tunnels_named(f"{tmp_path}/net-*") == [f"{tmp_path}/net-seed1", f"{tmp_path}/net-seed2"]
     assert tunnels_named(TUNNEL) == [TUNNEL]
-    with pytest.raises(UsageError, match="no folder matches"):
-        tunnels_named(f"{tmp_path}/nets-*")
+    for none in (f"{tmp_path}/nets-*", f"{TUNNEL},{tmp_path}/nets-*", ",", ""):
+        with pytest.raises(UsageError, match="no folder matches"):
+            tunnels_named(none)
 
 
 def test_late_updates_are_those_after_the_first_quarter():
@@ -277,7 +295,7 @@ def test_transplants_give_the_donors_answer_beyond_the_horizon(tmp_path):
     assert found["redirected_depth3"] == found["update_redirected_depth3"] == 1.0
     assert found["update_rescued_depth3"] == 0.0
     assert found["unedited_accuracy"] < 0.8 < found["rescued_depth2"]
-    assert found["rescued_depth2 null"] < 0.6
+    assert found["rescued_depth2_null"] < 0.6
     found = table_of(Transplants(tunnels="tunnel:recurrence-gpt-neox", n=30), tmp_path)
     assert found["unedited_accuracy"] == found["rescued_depth1"] == 1.0
     for study, other in (
@@ -317,7 +335,7 @@ def test_j_spaces_hold_the_hypotheses_of_a_trained_network_only(tmp_path):
     found = table_of(JSpaces("tunnel:bijection-llama", n_pool=40, n_lens=10), tmp_path)
     assert 0.5 < found["axis_r2"] <= 1 and found["survivors_whole"] > 0.5
     assert found["swapped_whole_bits"] > found["swapped_bits"] - 1e-9
-    assert found["times_random_embedding"] > found["times_random_embedding null"]
+    assert found["times_random_embedding"] > found["times_random_embedding_null"]
 
 
 def test_claims_of_the_newer_work_have_rules_and_tunnels_names():

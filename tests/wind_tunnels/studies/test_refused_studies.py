@@ -13,13 +13,13 @@ from interp.wind_tunnels.studies.fine_tuning import FineTuning
 from interp.wind_tunnels.studies.j_spaces import JSpaces
 from interp.wind_tunnels.studies.late_attention import LateAttention
 from interp.wind_tunnels.studies.other_variants import OtherVariants
-from interp.wind_tunnels.studies.over_seeds import opened
 from interp.wind_tunnels.studies.primitives.study import Primitives
 from interp.wind_tunnels.studies.sticky_chain.study import StickyChainStudy
 from interp.wind_tunnels.studies.training_courses import TrainingCourses
 from interp.wind_tunnels.studies.tunnel_evaluation import TunnelEvaluation
 from interp.wind_tunnels.studies.tunnel_training import TunnelTraining
 from interp.wind_tunnels.studies.update_courses import UpdateCourses
+from interp.wind_tunnels.studies.value_curve import ValueCurve
 from interp.wind_tunnels.tasks.bijection import Bijection
 
 from interp.errors import UsageError
@@ -48,10 +48,11 @@ RECALL = "tunnel:recall-gpt-neox"
         (partial(BeliefClusters, n_pool=0), "n_pool is a whole number, 20 or more"),
         (partial(ComponentRoles, tunnels=RECALL), "queries can be given another address only where"),
         (partial(ComponentRoles, n_pool=5), "n_pool is a whole number, 20 or more"),
-        (partial(UpdateCourses, tunnels=RECALL), "it kept its weights at 0 steps"),
+        (partial(UpdateCourses, tunnels=RECALL), "kept its weights at 0 steps"),
         (partial(UpdateCourses, n_prompts=1), "n_prompts is a whole number, 2 or more"),
         (partial(FineTuning, n_further=0), "n_further is a whole number"),
         (partial(FineTuning, shifted=("concentrate=1",)), "Did you mean concentration"),
+        (partial(FineTuning, shifted=("n_steps=3",)), "field of the task coin 'n_steps'"),
         (partial(StickyChainStudy, n_steps=0), r"sticky_chain\W+n_steps"),
         (partial(StickyChainStudy, n_positions=0), r"sticky_chain\W+n_positions"),
         (partial(StickyChainStudy, rate=0.0), r"sticky_chain\W+rate"),
@@ -76,7 +77,7 @@ def test_a_stream_too_narrow_for_the_spaces_that_are_read_is_refused(tmp_path, m
         JSpaces("a-tunnel").measure(tmp_path, nothing)
 
 
-def test_a_language_model_is_no_tunnel(monkeypatch):
+def test_a_language_model_is_no_tunnel(tmp_path, monkeypatch):
     monkeypatch.setattr("interp.load", lambda name: fresh_model("llama"))
     with pytest.raises(UsageError, match="no posterior is known of a language model"):
-        list(opened("a-language-model", nothing))
+        ValueCurve("a-language-model").measure(tmp_path, nothing)

@@ -3,36 +3,47 @@
 Source: Paper I (arXiv 2512.22471), version 3: accumulation, transport and binding.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
 from interp.findings import Findings, Null, Scalar
+from interp.model import Model
 from interp.plotting import Chart
 from interp.probe import Figure
-from interp.records.tunnel_card import TunnelCard
-from interp.system.progress import Report
-from interp.table import LABEL, Table
+from interp.records.tunnel_card import read_card
+from interp.table import Table
+from interp.tunnel import Task
 
+from ...evaluation.evaluation import BEYOND_WINDOW, WINDOW_NULL, figure_scalar
 from ...validation import DISTINCT
-from ..over_seeds import CheckedStudy, difference_scalar, mean_over_seeds, mean_scalar, models_table
-
-Cards = Mapping[tuple[str, str], Sequence[TunnelCard]]
-"""The cards of the trainings, one per seed, by task and network."""
+from ..over_seeds import (
+    Rows,
+    TrainedStudy,
+    Trainings,
+    difference_scalar,
+    mean_over_seeds,
+    mean_scalar,
+    values_of,
+)
 
 MEASURES: Mapping[str, tuple[str, str, str]] = {
-    "kl_bits": ("kl_bits", "bits", "KL(exact posterior || prediction)"),
-    "error_bits": ("mae_per_sequence_bits", "bits", "mean distance of the predictive entropy from the exact one"),
-    "accuracy": ("accuracy_where_certain", "fraction", "share of cues answered with the stored value"),
+    "kl_bits": ("kl_bits", "error", "KL(exact posterior || prediction)"),
+    "error_bits": ("mae_per_sequence_bits", "error", "mean distance of the predictive entropy from the exact one"),
+    "accuracy": ("accuracy_where_certain", "share", "share of cues answered with the stored value"),
 }
-"""By suffix of a number's name the figure of a card, its unit and meaning; only recall has the accuracy."""
+"""By suffix of a number's name the figure of a card, its kind and meaning; only recall has the accuracy."""
+
+_BLIND = ("uniform", "constant", "position")
+"""Predictors that do not look at the sequence."""
 
 
 @dataclass(frozen=True)
-class Primitives(CheckedStudy):
+class Primitives(TrainedStudy):
     """Trainings of every network on every task with every seed.
 
     `tasks`: bijection (without replacement), hmm, recall. `networks`: architectures of the tunnels, and `lstm-bare`,
@@ -50,37 +61,59 @@ class Primitives(CheckedStudy):
     question: ClassVar[str] = "Which architectures accumulate evidence, carry a belief along, and bind?"
     rules: ClassVar = dict.fromkeys(("tasks", "networks", "seeds"), DISTINCT)
 
-    def measure(self, work: Path, progress: Report) -> Findings:
-        from ...plans.train_tunnel import train_tunnels
-        from .plans import is_tuned, plan_of
+    more: ClassVar = {"parameters": "parameters", "steps": "steps", "core_seconds": "s"} | {
+        f"{blind}_kl_bits": "bits" for blind in _BLIND
+    }
 
-        plans = {
-            (task, name, seed): plan_of(task, name, seed, self.size, self.n_steps)
-            for task in self.tasks
-            for name in self.networks
-            for seed in self.seeds
-        }
-        trainings = train_tunnels(plans.values(), work, progress)
-        found: dict[tuple[str, str], list[TunnelCard]] = {}
-        for (task, name, _), training in zip(plans, trainings, strict=True):
-            found.setdefault((task, name), []).append(training.card)
-        notes = [
-            "Networks of a task are matched in parameters, steps and sequences; intervals are over seeds of the "
-            "training, and say nothing of other sizes, budgets or rates."
-        ]
-        untuned = [f"{name} on {task}" for task, name in found if not is_tuned(task, name, self.size)]
+    @property
+    def headline(self) -> tuple[str, ...]:  # pyrefly: ignore[bad-override]
+        return tuple(_key(task, name, "kl_bits") for task, name in product(self.tasks, self.networks))
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        from .plans import is_tuned
+
+        pairs = product(self.tasks, self.networks)
+        untuned = [f"{name} on {task}" for task, name in pairs if not is_tuned(task, name, self.size)]
+        found = ["Networks of a task are matched in parameters, steps and sequences; intervals say nothing of other "
+                 "sizes, budgets or rates."]  # fmt: skip
         if untuned:
-            notes.append(f"Nobody has chosen the rates of these: {', '.join(untuned)}. A failure may be theirs.")
+            found.append(f"Nobody has chosen the rates of these: {', '.join(untuned)}. A failure may be theirs.")
         if self.n_steps is not None:
-            notes.append(f"Trainings have {self.n_steps} steps; rates were chosen for the recipe's own number.")
-        return Findings(
-            self.name, card_scalars(found), {"runs": _runs(found), "models": models_table(trainings)},
-            notes=tuple(notes), headline=tuple(_key(task, name, "kl_bits") for task, name in found),
-        )  # fmt: skip
+            found.append(f"Trainings have {self.n_steps} steps; rates were chosen for the recipe's own number.")
+        return tuple(found)
+
+    def trainings(self) -> Trainings:
+        from .plans import plan_of
+
+        for task, name, seed in product(self.tasks, self.networks, self.seeds):
+            yield {"task": task, "network": name}, plan_of(task, name, seed, self.size, self.n_steps)
+
+    def read(self, model: Model, task: Task) -> dict[str, Any]:
+        card = read_card(Path(model.name))
+        found: dict[str, Any] = {"parameters": card.n_parameters, "steps": card.step}
+        for ending, (figure, _, words) in MEASURES.items():
+            if ending != "accuracy":
+                null, chance = "uniform over the answers", card.baselines["uniform"][figure]
+            elif task.name == "recall":
+                null, chance = "one of the stored values at random", 1 / int(card.parameters["n_pairs"])
+            else:
+                continue
+            found[ending] = figure_scalar(
+                card.figures[figure], Null(null, chance, (chance, chance)), card.n_eval, words
+            )
+        if BEYOND_WINDOW in card.figures:  # of hmm, but for cards of before this figure
+            words = "KL less that of the best reader of the last observations alone"
+            found[BEYOND_WINDOW] = figure_scalar(card.figures[BEYOND_WINDOW], WINDOW_NULL, card.n_eval, words)
+        found |= {f"{blind}_kl_bits": card.baselines[blind]["kl_bits"] for blind in _BLIND}
+        return found | {"core_seconds": card.core_seconds}
+
+    def scalars(self, rows: Rows, tables: Mapping[str, Table]) -> dict[str, Scalar]:
+        return card_scalars(rows)
 
     def figures(self, findings: Findings) -> tuple[Figure, ...]:
         """Every training as a point: how far it is from the posterior, task by task."""
-        runs = findings.tables["runs"]
+        runs = findings.tables["networks"]
         tasks = list(dict.fromkeys(str(task) for task in runs["task"]))
         chart = Chart(runs, "task", "task", "KL from the exact posterior (bits)")
         networks = list(chart.by("network"))
@@ -95,38 +128,40 @@ class Primitives(CheckedStudy):
         plot.update_yaxes(type="log")
         plot.update_xaxes(tickvals=list(range(len(tasks))), ticktext=tasks)
         reading = (
-            "A point is one training with a seed of its own; networks of a task have equally many parameters and saw "
-            "the same sequences. At the dashed line nothing of the sequence is used."
+            "A point is one training, a bar its interval over sequences; networks of a task have equally many "
+            "parameters and saw the same sequences. At the dashed line nothing of the sequence is used."
         )
-        return (Figure("by_network", "How far each network is from the posterior", reading, plot, "runs"),)
+        return (Figure("by_network", "How far each network is from the posterior", reading, plot, "networks"),)
 
 
-def card_scalars(found: Cards) -> dict[str, Scalar]:
+def card_scalars(rows: Rows) -> dict[str, Scalar]:
     """Means of the figures over seeds, differences from the reference network, and dissociations between tasks."""
-    from ...evaluation.evaluation import BEYOND_WINDOW, WINDOW_NULL
     from .plans import REFERENCE
 
-    scalars: dict[str, Scalar] = {}
-    beyond: dict[str, Scalar] = {}
-    for (task, name), cards in found.items():
-        for ending, (figure, unit, words) in MEASURES.items():
-            if ending == "accuracy" and task != "recall":
+    means, beyond = dict[str, Scalar](), dict[str, Scalar]()
+    lacking: dict[tuple[str, str], np.ndarray] = {}
+    pairs = dict.fromkeys((row["task"], row["network"]) for row in rows)
+    for task, name in pairs:
+        mine = [row for row in rows if (row["task"], row["network"]) == (task, name)]
+        for ending, (_, kind, words) in MEASURES.items():
+            key, values = _key(task, name, ending), values_of(mine, ending)
+            if not values:
                 continue
-            key, values = _key(task, name, ending), _values(cards, figure)
-            scalars[key] = mean_scalar(values, unit, _null(cards[0], figure), f"{words}: {name} on {task}")
-            if ending != "error_bits" and name != REFERENCE and (task, REFERENCE) in found:
+            means[key] = mean_scalar(values, kind, mine[0][ending].null, f"{words}: {name} on {task}")
+            if ending != "error_bits" and name != REFERENCE and (task, REFERENCE) in pairs:
+                theirs = values_of(rows, ending, task=task, network=REFERENCE)
                 meaning = f"{words}, {name} less {REFERENCE}, on {task}"
-                theirs = _values(found[task, REFERENCE], figure)
-                beyond[f"{key}_beyond_{_word(REFERENCE)}"] = difference_scalar(values, theirs, unit, meaning)
-        if all(BEYOND_WINDOW in card.figures for card in cards):  # of hmm, but for cards of before this figure
-            meaning = f"KL less that of the best reader of the last observations alone: {name} on {task}"
-            values = _values(cards, BEYOND_WINDOW)
+                beyond[f"{key}_beyond_{_word(REFERENCE)}"] = difference_scalar(
+                    values, theirs, "difference" if kind == "share" else "bits", meaning
+                )
+        if values := values_of(mine, BEYOND_WINDOW):
+            meaning = f"{mine[0][BEYOND_WINDOW].meaning}: {name} on {task}"
             beyond[_key(task, name, BEYOND_WINDOW)] = mean_over_seeds(values, "bits", WINDOW_NULL, meaning)
-    tasks = [*dict.fromkeys(task for task, _ in found)]
+        lacking[task, name] = np.divide(values_of(mine, "kl_bits"), mine[0]["kl_bits"].null.value)
+    tasks = dict.fromkeys(task for task, _ in pairs)
     if len(tasks) > 1:
-        lacking = {of: np.divide(_values(c, "kl_bits"), _null(c[0], "kl_bits").value) for of, c in found.items()}
         beyond |= {f"{task}_dissociated": dissociation(lacking, task) for task in tasks}
-    return scalars | beyond
+    return means | beyond
 
 
 def dissociation(lacking: Mapping[tuple[str, str], np.ndarray], task: str) -> Scalar:
@@ -146,41 +181,9 @@ def dissociation(lacking: Mapping[tuple[str, str], np.ndarray], task: str) -> Sc
     )  # fmt: skip
 
 
-def _values(cards: Sequence[TunnelCard], figure: str) -> list[float]:
-    return [card.figures[figure].value for card in cards]
-
-
-def _null(card: TunnelCard, figure: str) -> Null:
-    """The uniform answer, or a random one of the stored values."""
-    if figure == "accuracy_where_certain":
-        name, value = "one of the stored values at random", 1 / int(card.parameters["n_pairs"])
-    else:
-        name, value = "uniform over the answers", card.baselines["uniform"][figure]
-    return Null(name, value, (value, value))
-
-
 def _key(task: str, name: str, ending: str) -> str:
     return f"{task}_{_word(name)}_{ending}"
 
 
 def _word(name: str) -> str:
     return name.replace("-", "_")
-
-
-def _runs(found: Cards) -> Table:
-    rows = [
-        {
-            "task": task, "network": name, "seed": card.seed, "parameters": card.n_parameters,
-            "steps": card.step, "kl_bits": card.figures["kl_bits"].value,
-            "kl_low": card.figures["kl_bits"].low, "kl_high": card.figures["kl_bits"].high,
-            "error_bits": card.figures["mae_per_sequence_bits"].value,
-            **{f"{blind}_kl_bits": card.baselines[blind]["kl_bits"] for blind in ("uniform", "constant", "position")},
-            "core_seconds": card.core_seconds, "folder": card.name,
-        }
-        for (task, name), cards in found.items()
-        for card in cards
-    ]  # fmt: skip
-    units = {"task": LABEL, "network": LABEL, "seed": LABEL, "parameters": "parameters", "steps": "steps",
-             "core_seconds": "s", "folder": LABEL}  # fmt: skip
-    units |= {name: "bits" for name in rows[0] if name not in units}
-    return Table.from_rows(rows, units, "Every training; intervals are over sequences.")
