@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
+from pathlib import Path
 
 from typer._click import exceptions
 
@@ -25,8 +26,10 @@ _OURS = re.compile("(\x1b\\[[0-9;]*m|\r)")
 
 
 def print_anything() -> None:
-    """Print letters that a terminal lacks as `?`, and control characters as escapes."""
-    for stream in (sys.stdout, sys.stderr):
+    """Print letters that a terminal lacks as `?`, control characters as escapes, and to a closed stream nothing."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name) or os.fdopen(os.open(os.devnull, os.O_WRONLY), "w", encoding="utf-8")
+        setattr(sys, name, stream)
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
             stream.write = _shown_by(stream.write)
@@ -36,13 +39,19 @@ def _shown_by(write: Callable[[str], int]) -> Callable[[str], int]:
     return lambda text: write("".join(x if _OURS.fullmatch(x) else printable(x) for x in _OURS.split(text)))
 
 
-def refuse_empty(words: Sequence[str]) -> None:
-    """Raise `UsageError` for an empty word of a command: as a path it would be the current folder."""
+def refuse_nowhere(words: Sequence[str]) -> None:
+    """Raise `UsageError` where the current folder is gone, and for an empty word, which as a path would be it."""
+    asked = shlex.join(["interp", *words])
+    try:
+        Path.cwd()
+    except OSError as error:  # importing torch there ends the process
+        fix = 'Go to another one, or if it was made again: cd "$PWD".'
+        raise UsageError(asked=asked, found="the current folder has been removed", fix=fix) from error
     for before, word in pairwise(["", *words]):
         flag = before if word == "" else word.removesuffix("=") if re.fullmatch("--[a-z-]+=", word) else None
         if flag is not None and flag not in ("--figures", "--tables"):
             found = "a value is empty, as that of a variable that the shell does not know is"
-            raise UsageError(asked=shlex.join(["interp", *words]), found=found, fix="Give a value, or leave it out.")
+            raise UsageError(asked=asked, found=found, fix="Give a value, or leave it out.")
 
 
 @contextmanager
