@@ -155,6 +155,14 @@ def test_a_target_that_goes_by_another_column_than_the_clusters_is_told(cluster,
     assert (said in described(found)["caution"]) == (said in " ".join(notes_of(found))) == is_told
 
 
+def test_a_caution_names_another_column_once() -> None:
+    found = clustered(prompts())
+    assert found.clusters is not None
+    code_at = {**found.clusters.code_at, 0.25: np.zeros(24)}
+    unsure = replace(found.clusters, code_at=code_at, crossed="Name the column.")
+    assert described(replace(found, clusters=unsure))["caution"].count("Name the column.") == 1
+
+
 def test_a_column_that_names_the_few_values_of_a_target_is_no_clustering() -> None:
     few = {name: COLUMNS[name] for name in ("side", "name_of_side")}
     given = clustered(replace(prompts(**few), cluster="none"))
