@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Iterator
-from contextlib import nullcontext
+from itertools import chain
 
 import numpy as np
 import torch
@@ -17,7 +17,7 @@ _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
 def fingerprint(module: torch.nn.Module) -> str:
-    """SHA-256 (hex) over one line per parameter, sorted by name: `name dtype shape digest`.
+    """SHA-256 (hex) over one line per parameter and saved buffer, sorted by name: `name dtype shape digest`.
 
     The digest is the SHA-256 of the tensor's bytes in row order, where each whole block of 4096 bytes is condensed to
     one 64-bit number: the sum of its 8-byte words times (2i + 1) · 0x9E3779B97F4A7C15, i the word's place, modulo 2^64.
@@ -26,7 +26,7 @@ def fingerprint(module: torch.nn.Module) -> str:
     """
     lines = sorted(
         f"{name} {str(tensor.dtype).removeprefix('torch.')} {list(tensor.shape)} {_digest(tensor)}"
-        for name, tensor in each_parameter(module)
+        for name, tensor in chain(each_parameter(module), _saved_buffers(module))
     )
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
@@ -34,12 +34,20 @@ def fingerprint(module: torch.nn.Module) -> str:
 def each_parameter(module: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
     """Names and values; offloaded ones are loaded one module at a time."""
     names = dict(module.named_parameters())
-    is_offloaded = any(parameter.is_meta for parameter in names.values())
     for prefix, part in module.named_modules():
-        with brought_in(part, recurse=False) if is_offloaded else nullcontext():
+        with brought_in(part, recurse=False):
             for name, parameter in part.named_parameters(prefix, recurse=False):
                 if name in names:
                     yield name, parameter.detach()
+
+
+def _saved_buffers(module: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
+    """Buffers that are saved with the weights: masks of pruned weights, biases of routers."""
+    for prefix, part in module.named_modules():
+        with brought_in(part, recurse=False):
+            for name, buffer in part.named_buffers(prefix, recurse=False):
+                if name.removeprefix(f"{prefix}.") not in part._non_persistent_buffers_set:
+                    yield name, buffer
 
 
 def _digest(tensor: torch.Tensor) -> str:
