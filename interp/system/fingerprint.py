@@ -24,9 +24,11 @@ def fingerprint(module: torch.nn.Module) -> str:
     The multipliers are odd, so every change of a single number changes the sum; the rest after the last whole block
     enters as it is. It is fast and does not protect against forgery. A tied tensor counts once.
     """
+    buffers = dict(module.named_buffers())
+    saved = ((name, buffers[name]) for name in module.state_dict() if name in buffers)  # masks, biases of routers
     lines = sorted(
         f"{name} {str(tensor.dtype).removeprefix('torch.')} {list(tensor.shape)} {_digest(tensor)}"
-        for name, tensor in chain(each_parameter(module), _saved_buffers(module))
+        for name, tensor in chain(each_parameter(module), saved)
     )
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
@@ -39,15 +41,6 @@ def each_parameter(module: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]
             for name, parameter in part.named_parameters(prefix, recurse=False):
                 if name in names:
                     yield name, parameter.detach()
-
-
-def _saved_buffers(module: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
-    """Buffers that are saved with the weights: masks of pruned weights, biases of routers."""
-    for prefix, part in module.named_modules():
-        with brought_in(part, recurse=False):
-            for name, buffer in part.named_buffers(prefix, recurse=False):
-                if name.removeprefix(f"{prefix}.") not in part._non_persistent_buffers_set:
-                    yield name, buffer
 
 
 def _digest(tensor: torch.Tensor) -> str:
