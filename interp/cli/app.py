@@ -147,9 +147,8 @@ def run(
         return saved.finish(measure(again), asked.quiet, verbose)
     if len(models) > 1 or steps or sets:
         return _run_many(models, steps, sets, replace(asked, prompts=None) if sets else asked, verbose)
-    record = measure(asked)
-    chosen = [each.probe.name for each in choose_probes(asked.probes, asked.settings)]
-    unread = [name for name in chosen if name not in record.findings]
+    record, chosen = measure(asked), choose_probes(asked.probes, asked.settings)
+    unread = [each.probe.name for each in chosen if each.probe.name not in record.findings]
     if unread and not asked.quiet and is_first_started():
         why = "they read what this model or these prompts do not have; name one with --probe to see what"
         print(f"left out, as {why}: {', '.join(unread)}", file=sys.stderr)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
+from textwrap import shorten
 
 from typer._click import exceptions
 
@@ -18,8 +19,6 @@ from interp.formatting import printable
 from interp.system.habits import option_of
 from interp.system.values import refuse_half_character
 from interp.system.whole_files import FAULTS, telling
-
-_LONGEST = 200
 
 _OURS = re.compile("(\x1b\\[[0-9;]*m|\r)")
 """Control characters that interp prints: colours, and the carriage return of a progress bar."""
@@ -45,8 +44,7 @@ def refuse_nowhere(words: Sequence[str]) -> None:
     try:
         Path.cwd()
     except OSError as error:  # importing torch there ends the process
-        fix = 'Go to another one, or if it was made again: cd "$PWD".'
-        raise UsageError(asked=asked, found="the current folder has been removed", fix=fix) from error
+        raise UsageError(asked=asked, found="the current folder has been removed", fix="Go to another one.") from error
     for before, word in pairwise(["", *words]):
         flag = before if word == "" else word.removesuffix("=") if re.fullmatch("--[a-z-]+=", word) else None
         if flag is not None and flag not in ("--figures", "--tables"):
@@ -119,8 +117,7 @@ def translating_faults() -> Iterator[None]:
 
 
 def _command() -> str:
-    asked = shlex.join(["interp", *sys.argv[1:]])
-    return asked if len(asked) <= _LONGEST else f"{asked[:_LONGEST]} ..."
+    return shorten(shlex.join(["interp", *sys.argv[1:]]), 200, placeholder=" ...")
 
 
 def _finish_output() -> None:
