@@ -159,6 +159,7 @@ class RunOptions:
         Option(
             "--checkpoints", "Steps, revisions or folders with commas, for probes that follow a training.",
             kind=str, read=split_commas, write=lambda names: (",".join(names),),
+            take=lambda names: tuple(map(str, names if isinstance(names, Iterable) else [names])),
         ),
     ] = ()  # fmt: skip
     device: Annotated[

@@ -345,3 +345,21 @@ def test_a_name_that_is_too_long_is_told_in_words(tmp_path, monkeypatch, capsys,
     assert code in (1, 2) and said
     left = [*tmp_path.rglob("*")]
     assert not (left if "--variant" in words else [path for path in left if not path.is_dir()])
+
+
+@pytest.mark.skipif(os.name != "posix", reason="a shell that closes streams")
+def test_closed_streams_take_nothing_and_end_nothing():
+    for closed in (">&-", "2>&-", ">&- 2>&-"):
+        done = subprocess.run(
+            ["sh", "-c", f"{sys.executable} -m interp list studies {closed}"], capture_output=True, timeout=120
+        )
+        assert done.returncode == 0 and done.stderr == b"", (closed, done.stderr)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="a folder that is removed while it is the current one")
+def test_a_current_folder_that_was_removed_is_named(tmp_path):
+    command = f"cd {tmp_path} && rmdir {tmp_path} && {sys.executable} -m interp run --n-pool 20"
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 2 and done.stderr.startswith(
+        "interp: interp run --n-pool 20: the current folder has been"
+    )

@@ -19,7 +19,7 @@ from interp.cli import completion as completing
 from interp.cli import lens as lenses
 from interp.cli import saved
 from interp.cli.demo import YOUR_MODEL, demo
-from interp.cli.faults import print_anything, refuse_empty, translating_faults, translating_usage_errors
+from interp.cli.faults import print_anything, refuse_nowhere, translating_faults, translating_usage_errors
 from interp.cli.options import (
     ALL,
     MODEL,
@@ -52,7 +52,7 @@ class _Pluggable(TyperGroup):
         return _named_kinds(group)
 
     def make_context(self, info_name: str | None, args: list[str], *more: Any, **how: Any) -> Any:
-        refuse_empty(args)
+        refuse_nowhere(args)
         with translating_usage_errors():
             return super().make_context(info_name, args, *more, **how)
 
@@ -71,10 +71,6 @@ def _named_kinds(command: Any) -> Any:
                 each.metavar = re.sub(r"list\[(.+)\]| range", r"\1", kind)
     return command
 
-
-_SELDOM = (200_000, 20, 100)
-"""Thresholds of garbage collection: scanning the million objects that torch and transformers import takes a tenth of a
-short run."""
 
 app = typer.Typer(
     name="interp",
@@ -372,7 +368,7 @@ def main() -> None:
 
     Ctrl-C and SIGTERM end it within two seconds with exit codes 130 and 143, and print what is saved.
     """
-    gc.set_threshold(*_SELDOM)
+    gc.set_threshold(200_000, 20, 100)  # seldom: scanning all that torch imports takes a tenth of a short run
     print_anything()
     warnings.formatwarning = lambda words, *_, **__: f"warning: {words}\n"
     try:

@@ -9,6 +9,8 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
+from pathlib import Path
+from textwrap import shorten
 
 from typer._click import exceptions
 
@@ -18,15 +20,15 @@ from interp.system.habits import option_of
 from interp.system.values import refuse_half_character
 from interp.system.whole_files import FAULTS, telling
 
-_LONGEST = 200
-
 _OURS = re.compile("(\x1b\\[[0-9;]*m|\r)")
 """Control characters that interp prints: colours, and the carriage return of a progress bar."""
 
 
 def print_anything() -> None:
-    """Print letters that a terminal lacks as `?`, and control characters as escapes."""
-    for stream in (sys.stdout, sys.stderr):
+    """Print letters that a terminal lacks as `?`, control characters as escapes, and to a closed stream nothing."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name) or os.fdopen(os.open(os.devnull, os.O_WRONLY), "w", encoding="utf-8")
+        setattr(sys, name, stream)
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
             stream.write = _shown_by(stream.write)
@@ -36,13 +38,18 @@ def _shown_by(write: Callable[[str], int]) -> Callable[[str], int]:
     return lambda text: write("".join(x if _OURS.fullmatch(x) else printable(x) for x in _OURS.split(text)))
 
 
-def refuse_empty(words: Sequence[str]) -> None:
-    """Raise `UsageError` for an empty word of a command: as a path it would be the current folder."""
+def refuse_nowhere(words: Sequence[str]) -> None:
+    """Raise `UsageError` where the current folder is gone, and for an empty word, which as a path would be it."""
+    asked = shlex.join(["interp", *words])
+    try:
+        Path.cwd()
+    except OSError as error:  # importing torch there ends the process
+        raise UsageError(asked=asked, found="the current folder has been removed", fix="Go to another one.") from error
     for before, word in pairwise(["", *words]):
         flag = before if word == "" else word.removesuffix("=") if re.fullmatch("--[a-z-]+=", word) else None
         if flag is not None and flag not in ("--figures", "--tables"):
             found = "a value is empty, as that of a variable that the shell does not know is"
-            raise UsageError(asked=shlex.join(["interp", *words]), found=found, fix="Give a value, or leave it out.")
+            raise UsageError(asked=asked, found=found, fix="Give a value, or leave it out.")
 
 
 @contextmanager
@@ -110,8 +117,7 @@ def translating_faults() -> Iterator[None]:
 
 
 def _command() -> str:
-    asked = shlex.join(["interp", *sys.argv[1:]])
-    return asked if len(asked) <= _LONGEST else f"{asked[:_LONGEST]} ..."
+    return shorten(shlex.join(["interp", *sys.argv[1:]]), 200, placeholder=" ...")
 
 
 def _finish_output() -> None:

@@ -26,7 +26,6 @@ _COMPLETED: Mapping[str, Callable[..., list[str]]] = {
     "prompts": completing.prompts,
 }
 
-
 SELDOM = frozenset({
     "gguf", "adapter", "cluster", "text_column", "chat", "bos", "attention_window", "null", "n_untrained",
     "checkpoints", "device_map", "trust_remote_code", "allow_pickle", "allow_quantised", "show_tokens",
@@ -43,16 +42,13 @@ _PANELS: Mapping[str, tuple[str, ...]] = {
 }  # fmt: skip
 """Options by panel of the help; the others are about the output."""
 
-_ALSO: Mapping[str, tuple[str, ...]] = {"probes": ("--probes",)}
-"""Other flags that are accepted."""
-
 
 def option(name: str, **changes: Any) -> Any:
     """The typer option of an option of a run."""
     option = OPTIONS[name]
     shown: dict[str, Any] = {"help": option.help, "autocompletion": _COMPLETED.get(name)}
     shown |= {"hidden": name in SELDOM, "rich_help_panel": panel_of(name)}
-    return typer.Option(*filter(None, (option.flag, option.short, *_ALSO.get(name, ()))), **shown | changes)
+    return typer.Option(*filter(None, (option.flag, option.short, "--probes" * (name == "probes"))), **shown | changes)
 
 
 def panel_of(name: str) -> str | None:

@@ -111,7 +111,7 @@ def described(prompts: PromptSet) -> dict[str, Any]:
     return {
         "n": clusters.n, "n_effective": round(clusters.n_effective, 1), "by": clusters.by,
         "n_at": {f"{threshold:g}": n for threshold, n in clusters.n_at.items()}, "examples": list(clusters.examples),
-        "caution": " ".join([*notes[:n_shown], clusters.crossed]).strip(),
+        "caution": " ".join(dict.fromkeys([*notes[:n_shown], clusters.crossed])).strip(),
     }  # fmt: skip
 
 

@@ -98,14 +98,14 @@ def refuse_few(prompts: PromptSet, probe: Probe) -> None:
     """Raise `PromptError` if a probe of activations needs more clusters (without clusters: prompts) than there are."""
     n = len(prompts)
     n_clusters, by = (n, "") if prompts.clusters is None else (prompts.clusters.n, prompts.clusters.by)
-    unit, fix = (
-        (prompts.unit, "Give") if n_clusters == n else ("cluster", "Name another column with --cluster, or give")
-    )
+    unit, fix = prompts.unit, "Give more prompts (--n-pool)"
+    if n_clusters < n:
+        unit, fix = "cluster", "Give more templates or documents, or another --cluster (`none`: each prompt by itself)"
     if n_clusters < probe.least_clusters and any(need.described.source != "weights" for need in probe.needs):
         raise PromptError(
             asked=f"{probe.name} on {of_clusters(n, prompts.unit, n_clusters, by)}",
             found=f"it needs at least {probe.least_clusters} {unit}s",
-            fix=f"{fix} more prompts (--n-pool); the statistics want two hundred {unit}s or more.",
+            fix=f"{fix}; the statistics want two hundred {unit}s or more.",
         )
 
 

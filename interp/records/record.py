@@ -28,7 +28,7 @@ from interp.records.versioned_json import as_text, plain_json, read_versioned
 from interp.settings import read_fields
 from interp.statistics.possible import impossible
 from interp.system.environment import environment
-from interp.system.foreign_files import read_columns, read_json, readable
+from interp.system.foreign_files import is_folder, read_columns, read_json, readable
 from interp.system.locks import one_at_a_time
 from interp.system.plain_numbers import path as plain_path
 from interp.system.whole_files import file_names, shortened, telling, writing
@@ -105,11 +105,11 @@ class RunRecord(Holding[str, Findings]):
 
     @property
     def folder(self) -> Path:
-        """The folder of the record; `RecordError` before it is saved."""
-        if self.path is None:
+        """The folder of the record; `RecordError` before it is saved, or where it was moved."""
+        if self.path is None or not is_folder(self.path):
             raise RecordError(
                 asked=f"the folder or page of the record of {self.model.get('name', 'a study')}",
-                found="it was not saved to a folder",
+                found=f"{self.path} was moved, or the working folder" if self.path else "it was not saved to a folder",
                 fix="Use record.save(folder) first, record.write_page(path), or run with out=FOLDER.",
             )
         return self.path

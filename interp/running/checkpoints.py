@@ -108,7 +108,7 @@ def checkpoints_of(model: Model, probes: Sequence[Probe], asked: Sequence[str]) 
             fix=f"A training curve needs {MIN_CHECKPOINTS} checkpoints or more: " + (
                 "keep steps in the training (`interp tunnel train --help`), or use tunnel:bijection-gpt-neox."
                 if model.task is not None
-                else "--revisions step1,step512,step143000 of a model that publishes them (pythia-410m)."
+                else "--revisions step1,step512,step143000 of a hub model (pythia-410m), or --checkpoints of folders."
             ),
         )  # fmt: skip
     return earlier
@@ -155,10 +155,11 @@ def _of_tunnel(model: Model, asked: Sequence[str]) -> list[Checkpoint]:
 def _named(model: Model, asked: Sequence[str]) -> list[Checkpoint]:
     """The revisions of a hub model; for a model in a folder or in memory, other folders."""
     in_folder = model.info.revision is None
+    missing = [f"{name} is no folder" for name in asked if not is_folder(name)] or ["no folders are named"]
     if in_folder and not (asked and all(map(is_folder, asked))):
         raise UsageError(
             asked=f"the checkpoints of {model.name}",
-            found="it is no hub model, and no folders of its earlier states are named",
+            found=f"it is no hub model, and {missing[0]}",
             fix="Name two or more with their steps: --checkpoints run/checkpoint-100,run/checkpoint-200.",
         )
     steps = {name: _step_in(Path(name).name if in_folder else name) for name in asked}

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Iterator
-from contextlib import nullcontext
+from itertools import chain
 
 import numpy as np
 import torch
@@ -17,16 +17,18 @@ _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
 def fingerprint(module: torch.nn.Module) -> str:
-    """SHA-256 (hex) over one line per parameter, sorted by name: `name dtype shape digest`.
+    """SHA-256 (hex) over one line per parameter and saved buffer, sorted by name: `name dtype shape digest`.
 
     The digest is the SHA-256 of the tensor's bytes in row order, where each whole block of 4096 bytes is condensed to
     one 64-bit number: the sum of its 8-byte words times (2i + 1) · 0x9E3779B97F4A7C15, i the word's place, modulo 2^64.
     The multipliers are odd, so every change of a single number changes the sum; the rest after the last whole block
     enters as it is. It is fast and does not protect against forgery. A tied tensor counts once.
     """
+    buffers = dict(module.named_buffers())
+    saved = ((name, buffers[name]) for name in module.state_dict() if name in buffers)  # masks, biases of routers
     lines = sorted(
         f"{name} {str(tensor.dtype).removeprefix('torch.')} {list(tensor.shape)} {_digest(tensor)}"
-        for name, tensor in each_parameter(module)
+        for name, tensor in chain(each_parameter(module), saved)
     )
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
@@ -34,9 +36,8 @@ def fingerprint(module: torch.nn.Module) -> str:
 def each_parameter(module: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
     """Names and values; offloaded ones are loaded one module at a time."""
     names = dict(module.named_parameters())
-    is_offloaded = any(parameter.is_meta for parameter in names.values())
     for prefix, part in module.named_modules():
-        with brought_in(part, recurse=False) if is_offloaded else nullcontext():
+        with brought_in(part, recurse=False):
             for name, parameter in part.named_parameters(prefix, recurse=False):
                 if name in names:
                     yield name, parameter.detach()

@@ -9,7 +9,7 @@ import interp
 from interp.errors import PromptError
 from interp.prompt import Clusters, Prompt, PromptSet
 from interp.prompting.clusters import described, notes_of, with_clusters, with_targets
-from interp.prompting.pools import most_drawn
+from interp.prompting.pools import most_drawn, refuse_few
 from interp.registry import load_entry
 
 NAMES = ("Ann", "Tom", "Ben", "Lucy", "Max", "Sara")
@@ -50,6 +50,15 @@ def test_frames_are_found_by_their_wording_and_said() -> None:
     assert "at a quarter the clusters would be" in wording and "at all of them 24" in wording
     assert "6 prompts, such as 'Ann saw the dog" in wording and "which share 7 of 8 pairs" in wording
     assert "--cluster COLUMN" in wording and "--cluster none" in wording
+
+
+def test_one_template_is_refused_with_what_helps() -> None:
+    """More prompts of the same template would not: they join the one cluster that there is."""
+    made = clustered(PromptSet("sums", [Prompt(f"What is {i} + {j} ? It is") for i in range(6) for j in range(6)]))
+    with pytest.raises(PromptError, match="in 1 cluster, by shared wording") as refused:
+        refuse_few(made, load_entry("probe", "manifold")())
+    assert "more templates or documents" in refused.value.fix and "`none`" in refused.value.fix
+    assert "--n-pool" not in refused.value.fix
 
 
 @pytest.mark.parametrize(
@@ -144,6 +153,14 @@ def test_a_target_that_goes_by_another_column_than_the_clusters_is_told(cluster,
     found = with_targets(clustered(replace(prompts(**COLUMNS), cluster=cluster)), ["None", target])
     said = "has one value for each “pair”, and prompts of one “pair” are not in one cluster"
     assert (said in described(found)["caution"]) == (said in " ".join(notes_of(found))) == is_told
+
+
+def test_a_caution_names_another_column_once() -> None:
+    found = clustered(prompts())
+    assert found.clusters is not None
+    code_at = {**found.clusters.code_at, 0.25: np.zeros(24)}
+    unsure = replace(found.clusters, code_at=code_at, crossed="Name the column.")
+    assert described(replace(found, clusters=unsure))["caution"].count("Name the column.") == 1
 
 
 def test_a_column_that_names_the_few_values_of_a_target_is_no_clustering() -> None:

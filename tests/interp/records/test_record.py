@@ -3,6 +3,7 @@
 import json
 import math
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -77,6 +78,18 @@ def test_a_record_that_cannot_be_written_or_is_not_there_is_refused(tmp_path):
         small_record().write(tmp_path / "file" / "run")
     with pytest.raises(RecordError, match="Give the folder that a run printed"):
         open_run(tmp_path / "nothing")
+
+
+def test_no_page_is_written_where_the_record_is_not(tmp_path, monkeypatch):
+    """A relative path means another folder after `os.chdir`; the page went there in silence."""
+    monkeypatch.chdir(tmp_path)
+    record = written(small_record(), Path("runs"), "small")
+    assert record.page.parent.is_dir()
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    with pytest.raises(RecordError, match="was moved, or the working folder"):
+        record.show()
+    assert not [*Path().iterdir()]
 
 
 def test_findings_and_tables_that_lack_something_are_refused():

@@ -4,8 +4,9 @@ import gc
 import weakref
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from shutil import copytree
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -99,11 +100,11 @@ def test_steps_models_and_probes_that_cannot_be_followed_are_refused(tiny_folder
     assert not has_checkpoints(llama)
     with pytest.raises(UsageError, match=r"there are none.*\n.*keep steps in the training"):
         run(llama, probes=["dynamics"], out=None, quiet=True)
-    with pytest.raises(UsageError, match="no folders of its earlier states are named"):
+    with pytest.raises(UsageError, match="no hub model, and step1 is no folder"):
         checkpoints_of(interp.load(tiny_folders["llama"], check=False), [Follower()], ("step1", "step2"))
     memory = interp.load(tiny_model("gpt_neox").module, check=False)
-    with pytest.raises(UsageError, match="no folders of its earlier states are named"):
-        checkpoints_of(memory, [Follower()], ("step1", "step2", "step3"))
+    with pytest.raises(UsageError, match="no hub model, and no folders are named"):
+        checkpoints_of(memory, [Follower()], ())
     with pytest.raises(UsageError, match="no probe of this run follows a training"):
         run(tunnel, probes=["manifold"], checkpoints=["0", "16"], n_pool=10, out=None, quiet=True)
     edit = interp.RemoveAxis(layer=0, axis=np.eye(64)[0])
@@ -111,6 +112,14 @@ def test_steps_models_and_probes_that_cannot_be_followed_are_refused(tiny_folder
         run(tunnel, probes=["dynamics"], edits=[edit], n_pool=10, out=None, quiet=True)
     with pytest.raises(UsageError, match="the first checkpoint is the untrained model"):
         run(tunnel, probes=["dynamics"], null="untrained", n_pool=10, out=None, quiet=True)
+
+
+@pytest.mark.parametrize("asked", [[0, 16], np.array([0, 16]), (Path("0"), "16"), "0,16"], ids=type)
+@pytest.mark.usefixtures("without_type_checks")
+def test_checkpoints_are_numbers_paths_or_names(asked: Any):
+    assert RunOptions(checkpoints=asked).checkpoints == ("0", "16")
+    one: Any = 16
+    assert RunOptions(checkpoints=one).checkpoints == ("16",)
 
 
 def test_the_record_says_what_was_read_and_how_to_read_it_again(followed):

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
+from torch.nn.utils.prune import l1_unstructured
 from transformers import AutoModelForCausalLM
 
 import interp
@@ -43,6 +44,15 @@ def test_fingerprint_can_be_computed_again_from_the_file_and_survives_saving(tmp
     by_name = renamed if set(renamed) == set(names) else stored
     assert set(by_name) == set(names)
     assert fingerprint(module) == recomputed(by_name) == fingerprint(AutoModelForCausalLM.from_pretrained(tmp_path))
+
+
+def test_fingerprint_sees_masks_of_pruned_weights():
+    found = {fingerprint(fresh_model("llama").module)}
+    for amount in (0.3, 0.6):
+        module = fresh_model("llama").module
+        l1_unstructured(module.model.layers[0].self_attn.v_proj, "weight", amount)
+        found.add(fingerprint(module))
+    assert len(found) == 3
 
 
 def test_fingerprint_sees_every_single_number():
