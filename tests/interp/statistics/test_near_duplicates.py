@@ -53,7 +53,14 @@ def alone(rng: np.random.Generator) -> tuple[list[np.ndarray], np.ndarray]:
     return [np.r_[before, x, after] for x in independent(60, 15, rng)], np.arange(60)
 
 
-@pytest.mark.parametrize("made", [copies, templates, documents, headers, alone])
+def majority(rng: np.random.Generator) -> tuple[list[np.ndarray], np.ndarray]:
+    """One template that nearly all prompts fill, and three other texts."""
+    frame = rng.integers(0, WORDS, 12)
+    filled = [np.r_[frame[:6], rng.integers(0, WORDS, 2), frame[6:]] for _ in range(60)]
+    return [*filled, *independent(3, 14, rng)], np.r_[np.zeros(60, dtype=int), 1:4]
+
+
+@pytest.mark.parametrize("made", [copies, templates, documents, headers, alone, majority])
 def test_prompts_that_share_their_wording_are_one_cluster_in_whatever_order(made) -> None:
     rng = np.random.default_rng(0)
     ids, truth = made(rng)
