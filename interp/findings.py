@@ -31,6 +31,9 @@ _UNASKED = 0.9
 """p above which a value outside the band lies on the side that a one-sided test ignores."""
 
 Standing = Literal["above", "below", "within", "unjudged"]
+Asks = Literal["above", "below", "either", "nothing"]
+"""On which side of its null a number is of interest."""
+
 COLUMNS = ("number", "value", "95 % interval", "null", "p", "n")
 """The columns of a table of scalars: the name, then `Scalar.cells`."""
 

@@ -60,7 +60,6 @@ WRITES = {
     "wind_tunnels/evaluation/checkpoint.py:_write_curve": NEW,
     "wind_tunnels/plans/sweep.py:_write": IN_DRAFT,
     "wind_tunnels/programs/compiling.py:write_program": SCRATCH,
-    "wind_tunnels/programs/task.py:write": IN_DRAFT,
     "wind_tunnels/programs/noise.py:write_noisy": IN_DRAFT,
     "wind_tunnels/networks/weights.py:save_weights": NEW,
     "wind_tunnels/training/loop.py:_save": IN_DRAFT,

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Num
 
+from interp.findings import Asks
 from interp.statistics.intervals import (
     PLAIN,
     UNEXPLAINED,
-    Asks,
     Scale,
     band,
     chance_half_width,

@@ -7,7 +7,6 @@ scale, those of shares of variance on the scale of log(1 − R²) (`Scale`).
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 from jaxtyping import Float
@@ -20,9 +19,6 @@ NORMAL = float(special.ndtri(TAILS[1]))
 """Half the width of a 95 % interval, in known standard errors."""
 
 Bounds = tuple[float, float]
-
-Asks = Literal["above", "below", "either", "nothing"]
-"""On which side of its null a number is of interest."""
 
 
 def t_quantile(n: int | float) -> float:
@@ -63,7 +59,7 @@ def _quiet(function: Callable[[np.ndarray], np.ndarray]) -> Callable[[np.ndarray
     """The function, infinite or NaN at a bound and beyond it, without a warning."""
 
     def of(values: np.ndarray) -> np.ndarray:
-        with np.errstate(divide="ignore", invalid="ignore"):
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             return np.asarray(function(values))
 
     return of
@@ -71,7 +67,7 @@ def _quiet(function: Callable[[np.ndarray], np.ndarray]) -> Callable[[np.ndarray
 
 PLAIN = Scale(lambda x: x, lambda x: x)
 FISHER = Scale(_quiet(np.arctanh), np.tanh)
-UNEXPLAINED = Scale(_quiet(lambda r2: np.log(1 - r2)), lambda x: 1 - np.exp(x))
+UNEXPLAINED = Scale(_quiet(lambda r2: np.log(1 - r2)), _quiet(lambda x: 1 - np.exp(x)))
 """log(1 − R²)."""
 
 

@@ -69,7 +69,8 @@ def _similar(pairs: sparse.csr_matrix, least: float) -> Iterator[tuple[np.ndarra
     """Two prompts and their similarity, for every two that are at least so similar; some of the prompts at a time."""
     size = np.diff(pairs.indptr)
     for start in range(0, len(size), _AT_ONCE):
-        near = sparse.coo_matrix(pairs[start : start + _AT_ONCE] @ pairs[start:].T)
+        rest = sparse.csr_matrix(pairs[start:])
+        near = sparse.coo_matrix(rest[:_AT_ONCE] @ rest.T)
         later = near.row < near.col
         row, other = near.row[later] + start, near.col[later] + start
         share = near.data[later] / np.maximum(size[row], size[other])

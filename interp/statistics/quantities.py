@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from interp.errors import named
-from interp.findings import Control, Findings, Interval, Null, Scalar
-from interp.statistics.intervals import Asks
+from interp.findings import Asks, Control, Findings, Interval, Null, Scalar
 from interp.table import LABEL, Table
 
 if TYPE_CHECKING:

@@ -5,8 +5,7 @@ Slots: `{belief}` and `{beliefs}`, the exact one or the column in its place; `{u
 
 from typing import Any
 
-from interp.findings import Control
-from interp.statistics.intervals import Asks
+from interp.findings import Asks, Control
 from interp.statistics.quantities import Quantities, Quantity
 from interp.table import LABEL
 

@@ -16,10 +16,10 @@ from dataclasses import replace
 import numpy as np
 from jaxtyping import Float, Int, Num
 
+from interp.findings import Asks
 from interp.information import cross_entropy_bits, entropy_bits, kl_bits
 from interp.statistics.correlation import resampled_correlations, unit_length
 from interp.statistics.estimates import Estimates
-from interp.statistics.intervals import Asks
 from interp.statistics.quantities import Quantity
 from interp.statistics.ratio import ratio
 

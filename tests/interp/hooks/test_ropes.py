@@ -65,11 +65,12 @@ def tiny(name):
     return interp.load(AutoModelForCausalLM.from_config(config_of(*MODELS[name])).eval())
 
 
-def around_the_limit():
-    """Prompts of lengths below, at and above the limit, out of order."""
+def around_the_limit(header=0):
+    """Prompts of lengths below, at and above the limit, out of order, the first `header` tokens in common."""
     rng = np.random.default_rng(0)
     lengths = (LIMIT + 9, 7, LIMIT, LIMIT + 1, 12, LIMIT + 9, LIMIT + 4, LIMIT - 1)
-    return [rng.integers(3, VOCAB, n) for n in lengths]
+    same = rng.integers(3, VOCAB, header)
+    return [np.concatenate([same[:n], rng.integers(3, VOCAB, max(0, n - header))]) for n in lengths]
 
 
 def by_hand(model, ids):

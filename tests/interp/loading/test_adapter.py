@@ -16,6 +16,7 @@ from interp.cli.app import app
 from interp.errors import ModelError, UsageError
 from interp.loading.hub_files import ModelFiles
 from interp.loading.quiet_libraries import quiet_libraries
+from interp.probe import Chosen
 from interp.records.unfinished import Unfinished
 from interp.running.run import _Clock, _Session
 from interp.running.spec import RunSpec
@@ -211,7 +212,7 @@ def test_merged_weights_are_the_formula_and_no_training_is_followed(kind, use_rs
     names = [check.name for check in adapted.checks]
     assert names.count("adapter") == 1 and len(names) == len(base.checks) + 1 and all(c.passed for c in adapted.checks)
     with pytest.raises(UsageError, match="dynamics with --adapter"):
-        _Session(RunSpec("gpt2", (), {}), (), _Clock(), Unfinished()).refuse_misuse(adapted, [Dynamics()])
+        _Session(RunSpec("gpt2", (), {}), (), _Clock(), Unfinished(), Chosen(())).refuse_misuse(adapted, [Dynamics()])
 
 
 @torch.inference_mode()
