@@ -46,7 +46,7 @@ def captured(tunnel, sequences):
 
 @pytest.fixture(scope="module")
 def texts_read(tiny_text_model):
-    texts = [f"the cat sat on {'the ' * (i % 3)}mat" for i in range(12)]
+    texts = ["the cat sat on the mat", "a dog barked", "we swim", "birds fly high"] * 3
     return texts, interp.collect(tiny_text_model, texts, ["v", "resid", "next_log_prob"])
 
 
