@@ -68,7 +68,9 @@ def _typed(array: np.ndarray) -> Any:
     if array.size == 0:
         return []
     kind = "f4" if array.dtype.kind == "f" or np.abs(array).max() >= 2**31 else "i4"
-    content = {"dtype": kind, "bdata": base64.b64encode(array.astype(f"<{kind}").tobytes()).decode()}
+    with np.errstate(over="ignore"):  # beyond its range, as ends of intervals over few clusters are: not drawn
+        single = array.astype(f"<{kind}")
+    content = {"dtype": kind, "bdata": base64.b64encode(single.tobytes()).decode()}
     return content if array.ndim == 1 else {**content, "shape": ", ".join(map(str, array.shape))}
 
 

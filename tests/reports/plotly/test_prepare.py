@@ -2,6 +2,7 @@
 
 import base64
 import re
+import warnings
 from importlib.metadata import version
 
 import numpy as np
@@ -33,6 +34,9 @@ def test_numbers_and_ticks_arrive_as_the_bundle_draws_them():
         trace = go.Heatmap(z=values) if values.ndim == 2 else go.Scatter(y=values)
         found = prepare(go.Figure(trace)).content["data"][0]
         np.testing.assert_allclose(decoded(found["z" if values.ndim == 2 else "y"]), values, rtol=1e-7)
+    with np.errstate(over="raise"), warnings.catch_warnings(action="error"):
+        beyond = prepare(go.Figure(go.Scatter(y=np.array([1e200, 1.0])))).content["data"][0]["y"]
+    assert decoded(beyond).tolist() == [np.inf, 1.0]
     assert prepare(go.Figure(go.Scatter(y=[1.0, float("nan")]))).content["data"][0]["y"] == [1.0, None]
     layout = {"xaxis": {"title": {"text": "layer"}}, "yaxis": {"title": {"text": "head"}}}
     made = prepare(go.Figure(go.Heatmap(z=np.zeros((30, 4))), layout=layout)).content["layout"]
