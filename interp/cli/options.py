@@ -48,7 +48,8 @@ def option(name: str, **changes: Any) -> Any:
     option = OPTIONS[name]
     shown: dict[str, Any] = {"help": option.help, "autocompletion": _COMPLETED.get(name)}
     shown |= {"hidden": name in SELDOM, "rich_help_panel": panel_of(name)}
-    return typer.Option(*filter(None, (option.flag, option.short, "--probes" * (name == "probes"))), **shown | changes)
+    also = "--probes" if name == "probes" else None
+    return typer.Option(*filter(None, (option.flag, option.short, also)), **shown | changes)
 
 
 def panel_of(name: str) -> str | None:

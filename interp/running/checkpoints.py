@@ -155,11 +155,11 @@ def _of_tunnel(model: Model, asked: Sequence[str]) -> list[Checkpoint]:
 def _named(model: Model, asked: Sequence[str]) -> list[Checkpoint]:
     """The revisions of a hub model; for a model in a folder or in memory, other folders."""
     in_folder = model.info.revision is None
-    missing = [f"{name} is no folder" for name in asked if not is_folder(name)] or ["no folders are named"]
-    if in_folder and not (asked and all(map(is_folder, asked))):
+    unfit = [f"{name} is no folder" for name in asked if not is_folder(name)] if asked else ["no folders are named"]
+    if in_folder and unfit:
         raise UsageError(
             asked=f"the checkpoints of {model.name}",
-            found=f"it is no hub model, and {missing[0]}",
+            found=f"it is no hub model, and {unfit[0]}",
             fix="Name two or more with their steps: --checkpoints run/checkpoint-100,run/checkpoint-200.",
         )
     steps = {name: _step_in(Path(name).name if in_folder else name) for name in asked}
